@@ -1,0 +1,87 @@
+"""The study so far, judged: what stands on the front and by how much it beats the baseline."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from autotune.model.host import HostFacts
+from autotune.model.outcome import Trial
+from autotune.model.search_space import SearchSpace
+
+Standing: TypeAlias = Literal["front", "possible", "dominated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A mean over repeats and its 95 % interval; no interval from a single run."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    runs: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A usable configuration with its objectives' estimates.
+
+    estimates: by objective name; dominance: probability that another one beats it in everything
+    """
+
+    trial: Trial
+    standing: Standing
+    estimates: Mapping[str, Estimate]
+    dominance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """All trials of a study and the members among them, best standing first."""
+
+    study: str
+    space: SearchSpace
+    trials: tuple[Trial, ...]
+    members: tuple[Member, ...]
+    baseline: Member | None
+    host: HostFacts | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def front(self) -> tuple[Member, ...]:
+        return tuple(member for member in self.members if member.standing == "front")
+
+    def gain(self, member: Member, objective: str) -> float | None:
+        """Return the ratio to the baseline; above 1 is better whatever the direction."""
+        if self.baseline is None:
+            return None
+        own, reference = member.estimates[objective].mean, self.baseline.estimates[objective].mean
+        sign = next(o.sign for o in self.space.objectives if o.name == objective)
+        if own <= 0 or reference <= 0:
+            return None
+        return own / reference if sign > 0 else reference / own
+
+    def pick(self, how: str) -> Member | None:
+        """Choose a member: `throughput`, `ttft`, `balanced` or the number of a trial.
+
+        Balanced is the largest sum of log(objective) over what is maximized, minus the rest:
+        for the default objectives log(tok/s) - log(TTFT).
+        """
+        if how.isdecimal():
+            wanted = int(how)
+            return next((m for m in self.members if m.trial.number == wanted), None)
+        candidates = self.front or self.members
+        if not candidates:
+            return None
+        return max(candidates, key=lambda member: self._score(member, how))
+
+    def _score(self, member: Member, how: str) -> float:
+        total = 0.0
+        for objective in self.space.objectives:
+            if how == "throughput" and objective.sign < 0:
+                continue
+            if how == "ttft" and not objective.quantity.metric.startswith("ttft_ms"):
+                continue
+            mean = member.estimates[objective.name].mean
+            total += objective.sign * (math.log(mean) if mean > 0 else -math.inf)
+        return total
