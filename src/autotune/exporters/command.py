@@ -1,9 +1,7 @@
 """The pick as a `vllm serve` command line."""
 
-import shlex
 from dataclasses import dataclass
 
-from autotune.exporters.recipe import SECRET
 from autotune.model.results import Results
 
 
@@ -18,11 +16,4 @@ class Command:
         member = results.pick(self.pick)
         if member is None:
             return ""
-        config = results.space.config(member.trial.values)
-        environment = [
-            f"{name}={shlex.quote(value)}"
-            for name, value in config.environment().items()
-            if not SECRET.search(name)
-        ]
-        words = [*environment, "vllm", "serve", *map(shlex.quote, config.argv())]
-        return " ".join(words) + "\n"
+        return results.space.config(member.trial.values).command() + "\n"

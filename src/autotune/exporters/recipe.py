@@ -31,7 +31,6 @@ MANAGED_ENVIRONMENT = re.compile(
     r"|TORCHINDUCTOR_CACHE_DIR|FLASHINFER_WORKSPACE_BASE)$"
 )
 """What sparkrun sets on its own for the platform and its caches."""
-SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +84,8 @@ def public_environment(config: ServingConfig) -> dict[str, str]:
     """Leave out what sparkrun manages, and whatever may be a secret."""
     return {
         name: value
-        for name, value in config.environment().items()
-        if not MANAGED_ENVIRONMENT.match(name) and not SECRET.search(name)
+        for name, value in config.shown_environment().items()
+        if not MANAGED_ENVIRONMENT.match(name)
     }
 
 

@@ -5,6 +5,7 @@ What a launcher adds on its own (host, port, served model name) is not part of i
 """
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,11 @@ Setting: TypeAlias = Any
 """A knob's value, or for fixed settings also a list or a mapping (rendered as JSON)."""
 
 ENVIRONMENT_PREFIX = "env."
+SECRET = re.compile(
+    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(API|ACCESS|PRIVATE|AUTH)_?KEY)(_|$)",
+    re.IGNORECASE,
+)
+"""Names of environment variables whose values are nobody's business."""
 DRAFT_LENGTH = "speculative_config.num_speculative_tokens"
 SPECULATIVE = "speculative_config"
 
@@ -66,9 +72,13 @@ class ServingConfig:
         return SPECULATIVE in self.arguments()
 
     def command(self) -> str:
-        """Render the whole command as a person would paste it into a shell."""
-        env = [f"{name}={shlex.quote(value)}" for name, value in self.environment().items()]
+        """Render the whole command as a person would paste it into a shell, secrets left out."""
+        env = [f"{name}={shlex.quote(value)}" for name, value in self.shown_environment().items()]
         return " ".join([*env, "vllm", "serve", *map(shlex.quote, self.argv())])
+
+    def shown_environment(self) -> dict[str, str]:
+        """Leave out what may be a secret: this goes to records, reports and recipes."""
+        return {n: value for n, value in self.environment().items() if not SECRET.search(n)}
 
 
 def flag_name(name: str) -> str:

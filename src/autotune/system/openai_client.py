@@ -416,4 +416,4 @@ def _error_text(body: Any, raw: bytes) -> str:
 
 
 def _shown(raw: bytes) -> str:
-    return raw.decode(errors="backslashreplace").strip()[:200] or "nothing"
+    return " ".join(raw.decode(errors="backslashreplace").split())[:200] or "nothing"

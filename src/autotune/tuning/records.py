@@ -181,8 +181,6 @@ def _measurement_as_json(measurement: Measurement | None) -> dict[str, Any] | No
                 "workload": run.workload,
                 "concurrency": run.concurrency,
                 "repeat": run.repeat,
-                "requests": len(run.requests),
-                "failed": run.failed,
                 "window_s": run.window_s,
                 "metrics": {name: _finite(value) for name, value in run.metrics.items()},
                 "warnings": list(run.warnings),

@@ -93,7 +93,7 @@ def _attempt(number: int, values: Mapping[str, Value], bench: Bench, folder: Pat
         values=dict(values),
         outcome=outcome,
         argv=bench.launcher.command(config),
-        environment=config.environment(),
+        environment=config.shown_environment(),
         started_at=began,
         ended_at=bench.clock.wall(),
         seconds={phase: round(seconds, 4) for phase, seconds in watch.seconds.items()},
@@ -252,7 +252,7 @@ class _Examination:
                 f"the server ended with exit code {exit_code} under load ({problem})",
                 exit_code=exit_code,
             )
-        family = "hang" if problem.startswith("hang") else "unknown"
+        family = "hang" if "hang: " in problem else "unknown"
         raise MeasurementError(problem, family=family)
 
     def _exit_code_of_the_dying(self) -> int | None:

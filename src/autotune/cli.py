@@ -1,0 +1,266 @@
+"""Words in, exit code out. The only place that prints results.
+
+Exit codes: 0 done, 1 nothing usable was measured or a gate failed, 2 the input file is wrong,
+3 the host cannot run it, 130 interrupted with everything stopped and saved.
+"""
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+
+from cyclopts import App, CycloptsError, Parameter
+
+from autotune import __version__
+from autotune.errors import AutotuneError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+INTERRUPTED = 130
+USAGE = 2
+
+app = App(
+    name="autotune",
+    version=__version__,
+    help="Tune how vLLM serves a model: throughput against time to first token, proven.",
+    result_action="return_value",
+)
+
+
+@app.default
+def tune(
+    space: Path,
+    *,
+    trials: Annotated[
+        int | None, Parameter(help="configurations in all, baseline included")
+    ] = None,
+    hours: Annotated[float | None, Parameter(help="start no trial after this many hours")] = None,
+    seed: Annotated[int, Parameter(help="of the search")] = 0,
+    fresh: Annotated[
+        bool, Parameter(negative="", help="move an old study of this name aside")
+    ] = False,
+    studies: Annotated[Path, Parameter(help="folder of all studies")] = Path("studies"),
+    storage: Annotated[str | None, Parameter(help="Optuna storage URL that several share")] = None,
+    events: Annotated[
+        Path | None, Parameter(help="append progress as JSON lines to this file")
+    ] = None,
+    quiet: Annotated[bool, Parameter(negative="", help="no live view")] = False,
+    json_output: Annotated[
+        bool, Parameter(name="--json", negative="", help="print front.json instead of a table")
+    ] = False,
+) -> int:
+    """Run the study of a search-space file, or go on with it.
+
+    Parameters
+    ----------
+    space
+        the search-space file, e.g. search_spaces/demo.yaml
+    """
+    from rich.console import Console
+
+    from autotune import terminal, wiring
+    from autotune.exporters import FrontJson
+    from autotune.system.clock import SystemClock
+
+    _require_positive(trials=trials, hours=hours)
+    options = wiring.Options(
+        trials=trials, hours=hours, seed=seed, fresh=fresh, studies=studies, storage=storage
+    )
+    read = wiring.read_space(wiring.bundled_space(space))
+    console = Console(stderr=True)
+    with contextlib.ExitStack() as stack:
+        listeners: list[terminal.LiveView | terminal.EventLog] = []
+        if events is not None:
+            stream = stack.enter_context(_appending(events))
+            listeners.append(terminal.EventLog(stream, SystemClock()))
+        if console.is_terminal and not quiet:
+            view = terminal.LiveView(console, SystemClock())
+            stack.enter_context(view.shown())
+            listeners.append(view)
+        study = wiring.build_study(read, options, terminal.Fanout(listeners))
+        results = study.run()
+    if json_output:
+        print(FrontJson().render(results), end="")
+    else:
+        terminal.print_results(results, _stdout(), study.place.folder)
+    return 0 if results.members else 1
+
+
+@app.command
+def check(space: Path, *, version: str | None = None) -> int:
+    """Validate a search-space file without starting anything.
+
+    Parameters
+    ----------
+    space
+        the search-space file
+    version
+        check against the shipped argument list of this vLLM version
+    """
+    from autotune import wiring
+
+    read = wiring.read_space(wiring.bundled_space(space))
+    report = wiring.check_arguments(read, version=version)
+    for line in report.lines:
+        print(line)
+    for problem in report.problems:
+        print(problem, file=sys.stderr)
+    return USAGE if report.problems else 0
+
+
+@app.command
+def export(
+    study: str,
+    *,
+    pick: str = "balanced",
+    format: Literal["recipe", "command"] = "recipe",  # noqa: A002  the option's name
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    studies: Path = Path("studies"),
+) -> int:
+    """Print a measured configuration as a recipe or a command.
+
+    Parameters
+    ----------
+    study
+        name or folder of a study
+    pick
+        throughput, ttft, balanced or the number of a trial
+    format
+        recipe (version 2, for sparkrun and others) or a vllm serve command
+    output
+        write to this file instead of stdout
+    studies
+        folder of all studies
+    """
+    from autotune import wiring
+    from autotune.exporters import FORMATS
+    from autotune.system.files import write_whole
+
+    text = FORMATS[format](pick=pick).render(wiring.load_pick(study, studies, pick))
+    if output is None:
+        print(text, end="")
+    else:
+        write_whole(output, text)
+    return 0
+
+
+@app.command
+def report(study: str, *, studies: Path = Path("studies")) -> int:
+    """Print the results of a study.
+
+    Parameters
+    ----------
+    study
+        name or folder of a study
+    studies
+        folder of all studies
+    """
+    from autotune import terminal, wiring
+
+    results = wiring.load_results(study, studies)
+    terminal.print_results(results, _stdout(), wiring.find_study(study, studies))
+    return 0 if results.members else 1
+
+
+@app.command
+def diagnose(
+    log: Path, *, json_output: Annotated[bool, Parameter(name="--json", negative="")] = False
+) -> int:
+    """Say what a vLLM log means: ready, failed and why, or still starting.
+
+    Parameters
+    ----------
+    log
+        the log file, - for standard input
+    json_output
+        print a JSON object
+    """
+    from autotune.diagnosis import diagnose as read_log
+
+    found = read_log(_bytes_of(log))
+    if json_output:
+        print(json.dumps(found.as_dict(), indent=1))
+        return 0
+    print(found.outcome if found.family is None else f"{found.outcome}: {found.family}")
+    if found.line is not None:
+        print(f"line {found.line_number}: {found.line}")
+    if found.remedy is not None:
+        print(f"hint: {found.remedy}")
+    for name, value in found.facts.as_dict().items():
+        print(f"  {name}: {value}")
+    return 0
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command and turn what it raises into a message and an exit code."""
+    with _terminating_like_ctrl_c():
+        try:
+            result = app(list(argv), exit_on_error=False, print_error=True)
+        except CycloptsError:
+            return USAGE
+        except AutotuneError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return error.exit_code
+        except KeyboardInterrupt:
+            print(
+                "interrupted: everything is stopped and saved; the same command goes on from here",
+                file=sys.stderr,
+            )
+            return INTERRUPTED
+        except BrokenPipeError:
+            # Whoever read our output (head, less) has seen enough.
+            sys.stderr.close()
+            return 0
+    return result if isinstance(result, int) else 0
+
+
+@contextlib.contextmanager
+def _terminating_like_ctrl_c() -> Iterator[None]:
+    """Treat a polite end (SIGTERM, a closed terminal) like Ctrl-C: stop the server, save, go."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    previous = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _require_positive(**numbers: float | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and value <= 0:
+            raise UsageError(f"--{name} {value:g}: must be above 0")
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Read a file, or standard input for `-`."""
+    if str(path) == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _appending(path: Path) -> Iterator[TextIO]:
+    with path.open("a", encoding="utf-8") as stream:
+        yield stream
+
+
+def _stdout() -> "Console":
+    from rich.console import Console
+
+    wide_enough = 160
+    return Console(width=None if sys.stdout.isatty() else wide_enough)

@@ -1,0 +1,249 @@
+"""The composition root: names in a search-space file become objects, and objects meet each other."""
+
+import dataclasses
+import shutil
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from autotune.errors import SearchSpaceError, StudyError, UsageError
+from autotune.exporters import STUDY_FILES
+from autotune.gates import GATES
+from autotune.launchers import LAUNCHERS
+from autotune.load import closed_loop
+from autotune.model.host import HostFacts
+from autotune.model.results import Results
+from autotune.model.search_space import Part, SearchSpace
+from autotune.protocols import Gate, Launcher, Progress
+from autotune.space_file import Vocabulary, read_search_space
+from autotune.system.clock import SystemClock
+from autotune.system.files import read_json
+from autotune.system.host import read_host
+from autotune.system.openai_client import connect
+from autotune.tuning.records import read_records
+from autotune.tuning.search import SAMPLERS, Place
+from autotune.tuning.study import Budget, Study, results_of
+from autotune.tuning.trial import Bench
+
+DEFAULT_TRIALS = 40
+PICKS = ("throughput", "ttft", "balanced")
+SPACE_FILE = "search_space.yaml"
+NOT_OPTIONS = {"clock", "startup_timeout_s"}
+"""Fields of launchers that a file does not set as options: effects, and keys of `server` itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says about a run; None leaves it to the file."""
+
+    trials: int | None = None
+    hours: float | None = None
+    seed: int = 0
+    fresh: bool = False
+    studies: Path = Path("studies")
+    storage: str | None = None
+
+
+def vocabulary() -> Vocabulary:
+    """Name every plug-in and its options, so that a misspelt one is an error with a line."""
+    return Vocabulary(
+        launchers={name: _option_names(kind) for name, kind in LAUNCHERS.items()},
+        gates={name: _option_names(kind) for name, kind in GATES.items()},
+        samplers={name: frozenset() for name in SAMPLERS},
+    )
+
+
+def read_space(path: Path, *, relative_to: Path | None = None) -> SearchSpace:
+    """Read a search-space file and try out the options of its plug-ins.
+
+    Raises:
+        SearchSpaceError: With every mistake in the file.
+    """
+    space = read_search_space(path, vocabulary=vocabulary(), relative_to=relative_to)
+    problems: list[str] = []
+    for table, part in [
+        (LAUNCHERS, space.server.launcher),
+        *((GATES, gate) for gate in space.gates),
+    ]:
+        try:
+            _build(table[part.kind], part)
+        except SearchSpaceError as error:
+            problems += error.problems
+    if problems:
+        raise SearchSpaceError(problems)
+    return space
+
+
+def build_launcher(space: SearchSpace) -> Launcher:
+    server = space.server
+    part = dataclasses.replace(
+        server.launcher,
+        options={**server.launcher.options, "startup_timeout_s": server.startup_timeout_s},
+    )
+    launcher: Launcher = _build(LAUNCHERS[part.kind], part)
+    return launcher
+
+
+def build_bench(space: SearchSpace, progress: Progress) -> Bench:
+    gates: tuple[Gate, ...] = tuple(_build(GATES[part.kind], part) for part in space.gates)
+    return Bench(
+        space=space,
+        launcher=build_launcher(space),
+        connect=connect,
+        gates=gates,
+        workloads=tuple(closed_loop(spec) for spec in space.workloads),
+        clock=SystemClock(),
+        progress=progress,
+    )
+
+
+def build_study(space: SearchSpace, options: Options, progress: Progress) -> Study:
+    """Put a study together. With `fresh` an old folder of its name is moved aside first."""
+    folder = options.studies / space.name
+    clock = SystemClock()
+    if options.fresh and folder.exists():
+        move_aside(folder, int(clock.wall()))
+    hours = options.hours or space.limits.hours
+    limits = [] if hours is None else [clock.now() + hours * 3600]
+    if space.limits.until is not None:
+        limits.append(clock.now() + clock.seconds_until(space.limits.until))
+    return Study(
+        place=Place(folder=folder, study_name=space.name, url=options.storage),
+        bench=build_bench(space, progress),
+        host=read_host(),
+        exporters=STUDY_FILES,
+        budget=Budget(
+            trials=options.trials or space.limits.trials or DEFAULT_TRIALS,
+            deadline=min(limits, default=None),
+        ),
+        seed=options.seed,
+    )
+
+
+def move_aside(folder: Path, stamp: int) -> Path:
+    """Rename a study's folder to a name that is free. Nothing is ever deleted."""
+    target = folder.with_name(f"{folder.name}.{stamp}")
+    count = 0
+    while target.exists():
+        count += 1
+        target = folder.with_name(f"{folder.name}.{stamp}.{count}")
+    return folder.rename(target)
+
+
+def load_results(study: str, studies: Path) -> Results:
+    """Read a study back from its folder; `study` is a name or a path.
+
+    Raises:
+        StudyError: There is no such study.
+    """
+    folder = find_study(study, studies)
+    space = read_space(folder / SPACE_FILE, relative_to=_source_folder(folder))
+    return results_of(space.name, space, _counting(folder), _host(folder))
+
+
+def load_pick(study: str, studies: Path, pick: str) -> Results:
+    """Read a study of which a configuration is to be exported.
+
+    Raises:
+        StudyError: There is no such study, or nothing in it can be picked.
+        UsageError: The pick is neither a trial nor one of the words.
+    """
+    results = load_results(study, studies)
+    if pick not in PICKS and not pick.isdecimal():
+        raise UsageError(
+            f"--pick {pick}: there is no such pick",
+            hint=f"Choose {', '.join(PICKS)} or the number of a trial.",
+        )
+    if results.pick(pick) is None:
+        usable = ", ".join(str(member.trial.number) for member in results.members)
+        raise StudyError(
+            f"study {results.study!r} has no usable trial for --pick {pick}",
+            hint=f"Trials that can be picked: {usable or 'none'}.",
+        )
+    return results
+
+
+def find_study(study: str, studies: Path) -> Path:
+    candidates = (Path(study), studies / study)
+    for folder in candidates:
+        if (folder / SPACE_FILE).is_file():
+            return folder
+    known = sorted(path.parent.name for path in studies.glob(f"*/{SPACE_FILE}"))
+    raise StudyError(
+        f"there is no study {study!r}",
+        hint=f"Studies in {studies}: {', '.join(known) or 'none yet'}.",
+    )
+
+
+def _counting(folder: Path) -> dict[int, Any]:
+    return {number: trial for number, trial in read_records(folder).items() if trial.counts}
+
+
+def _source_folder(folder: Path) -> Path | None:
+    content = read_json(folder / "host.json")
+    source = content.get("source_folder") if isinstance(content, dict) else None
+    return Path(source) if isinstance(source, str) else None
+
+
+def _host(folder: Path) -> HostFacts | None:
+    content = read_json(folder / "host.json")
+    if not isinstance(content, dict):
+        return None
+    names = {item.name for item in dataclasses.fields(HostFacts)}
+    known = {name: value for name, value in content.items() if name in names}
+    try:
+        return HostFacts(**{**known, "gpus": tuple(known.get("gpus", ()))})
+    except TypeError:
+        return None
+
+
+def _option_names(kind: type[Any]) -> frozenset[str]:
+    return frozenset(item.name for item in dataclasses.fields(kind)) - NOT_OPTIONS
+
+
+def _build(kind: type[Any], part: Part) -> Any:
+    """Make a plug-in of its options; each one is checked against the field's type.
+
+    Raises:
+        SearchSpaceError: An option has a wrong type or value.
+    """
+    hints = typing.get_type_hints(kind)
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    for name, value in part.options.items():
+        try:
+            values[name] = pydantic.TypeAdapter(hints[name]).validate_python(value)
+        except pydantic.ValidationError as error:
+            problems.append(f"{part.where}: {name}: {error.errors()[0]['msg']}, not {value!r}")
+    if problems:
+        raise SearchSpaceError(problems)
+    try:
+        return kind(**values)
+    except (TypeError, ValueError) as error:
+        raise SearchSpaceError([f"{part.where}: {error}"]) from error
+
+
+def bundled_space(path: Path) -> Path:
+    """Find a shipped search space where the named file does not exist but one of its name ships."""
+    if path.exists():
+        return path
+    for folder in (Path(__file__).parent / "search_spaces", _repository_spaces()):
+        if folder is not None and (folder / path.name).is_file():
+            return folder / path.name
+    return path
+
+
+def _repository_spaces() -> Path | None:
+    folder = Path(__file__).parents[2] / "search_spaces"
+    return folder if folder.is_dir() else None
+
+
+def require_executable(space: SearchSpace) -> str | None:
+    """Return the path of the vLLM that will run, None where it is not installed here."""
+    options: Mapping[str, Any] = space.server.launcher.options
+    name = options.get("executable", "vllm")
+    return shutil.which(str(name))
