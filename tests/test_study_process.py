@@ -170,7 +170,7 @@ def test_the_dashboard_shows_the_study_while_it_runs(tmp_path):
 
         assert running.poll() is None
         assert len(detail["trials"]) >= 2
-        assert detail["metric_names"] == ["output_tok_s", "ttft_ms.p50"]
+        assert detail["objective_names"] == ["output_tok_s", "ttft_ms.p50"]
         fronts = {trial["number"] for trial in detail["best_trials"]}
         rejected = {t["number"] for t in detail["trials"] if t["state"] == "Pruned"}
         assert not fronts & rejected

@@ -67,11 +67,22 @@ class HostError(AutotuneError):
 
 
 class TrialError(AutotuneError):
-    """A configuration could not be measured; `family` says what a tuner does about it."""
+    """A configuration could not be measured; `family` says what a tuner does about it.
 
-    def __init__(self, message: str, *, family: str = "unknown", hint: str | None = None) -> None:
+    line: the decisive line of the server's log, as it stands there
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        family: str = "unknown",
+        hint: str | None = None,
+        line: str | None = None,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.family = family
+        self.line = line
 
 
 class LaunchError(TrialError):
@@ -88,13 +99,11 @@ class ServerExitedError(TrialError):
         exit_code: int | None = None,
         family: str = "engine_died",
         hint: str | None = None,
+        line: str | None = None,
     ) -> None:
-        super().__init__(message, family=family, hint=hint)
+        super().__init__(message, family=family, hint=hint, line=line)
         self.server_exit_code = exit_code
 
 
 class MeasurementError(TrialError):
     """Requests failed or the client was the bottleneck, so there is no number."""
-
-    def __init__(self, message: str, *, family: str = "unknown", hint: str | None = None) -> None:
-        super().__init__(message, family=family, hint=hint)

@@ -14,11 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.exporters.report import verdict
-from autotune.exporters.text import gain, interval, number, settings
+from autotune.exporters.text import change, interval, number, settings
 from autotune.exporters.trials_csv import mean_metric
 from autotune.model.outcome import Failed, Measured, Rejected
 from autotune.model.results import Member, Results
 from autotune.protocols import Clock, Progress
+
+MOST_POSSIBLE = 5
+"""Rows of configurations that are within the noise of the front."""
 
 
 @dataclass(slots=True)
@@ -173,34 +176,40 @@ def _duration(seconds: float) -> str:
 
 def print_results(results: Results, console: Console, folder: Path | None = None) -> None:
     """Print the front as a table, what was not usable, and the verdict."""
-    members = [member for member in results.members if member.standing != "dominated"]
-    baseline = results.baseline
-    if baseline is not None and all(m.trial.number != baseline.trial.number for m in members):
-        members.append(baseline)
+    members, left_out = _worth_showing(results)
     if members:
         console.print(_front_table(results, members))
-    troubles = _troubles(results)
-    if troubles:
-        console.print(f"not usable: {troubles}", markup=False, highlight=False)
-    console.print(verdict(results), markup=False, highlight=False)
-    if folder is not None:
-        console.print(
-            f"report.md, front.json, trials.csv, recipe.yaml and study.db are in {folder}",
-            markup=False,
-            highlight=False,
-        )
+    lines = [
+        f"{left_out} more within the noise of the front: see report.md" if left_out else "",
+        f"not usable: {troubles}" if (troubles := _troubles(results)) else "",
+        verdict(results),
+        f"report.md, front.json, trials.csv, recipe.yaml and study.db are in {folder}"
+        if folder is not None
+        else "",
+    ]
+    for line in filter(None, lines):
+        console.print(line, markup=False, highlight=False)
+
+
+def _worth_showing(results: Results) -> tuple[list[Member], int]:
+    """Choose the front, the best of what is within its noise, and the baseline."""
+    front = [member for member in results.members if member.standing == "front"]
+    possible = [member for member in results.members if member.standing == "possible"]
+    shown = [*front, *possible[:MOST_POSSIBLE]]
+    if results.baseline is not None and not any(map(results.is_baseline, shown)):
+        shown.append(results.baseline)
+    return shown, max(len(possible) - MOST_POSSIBLE, 0)
 
 
 def _front_table(results: Results, members: Sequence[Member]) -> Table:
-    objectives = results.space.objectives
     table = Table(title=f"Pareto front of {results.study}", title_justify="left")
     table.add_column("trial", justify="right")
     table.add_column("class")
-    for objective in objectives:
+    for objective in results.space.objectives:
         table.add_column(f"{objective.name} ({objective.unit})", justify="right")
-        table.add_column("gain", justify="right")
+        table.add_column("vs baseline", justify="right")
     table.add_column("acceptance", justify="right")
-    table.add_column("configuration", overflow="fold")
+    table.add_column("differs from the baseline in", overflow="fold")
     for member in members:
         table.add_row(*_cells(results, member))
     return table
@@ -210,16 +219,16 @@ def _cells(results: Results, member: Member) -> list[Text]:
     outcome = member.trial.outcome
     measurement = outcome.measurement if isinstance(outcome, Measured) else None
     acceptance = mean_metric(results, measurement, "acceptance_rate")
-    baseline = results.baseline
-    is_baseline = baseline is not None and member.trial.number == baseline.trial.number
-    cells = [str(member.trial.number), "baseline" if is_baseline else member.standing]
+    baseline = results.is_baseline(member)
+    cells = [str(member.trial.number), f"{member.standing}{' (baseline)' if baseline else ''}"]
     for objective in results.space.objectives:
         cells += [
             interval(member.estimates[objective.name]),
-            gain(results.gain(member, objective.name)),
+            "" if baseline else change(results.ratio(member, objective.name)),
         ]
     cells.append("-" if acceptance is None else f"{acceptance:.0%}")
-    cells.append(settings(results.space.shown(member.trial.values)))
+    own, reference = results.differences(member)
+    cells.append(settings(own) if baseline else settings(own, reference))
     return [Text(cell) for cell in cells]
 
 

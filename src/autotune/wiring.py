@@ -26,7 +26,7 @@ from autotune.system.host import read_host
 from autotune.system.openai_client import connect
 from autotune.tuning.records import read_records
 from autotune.tuning.search import SAMPLERS, Place
-from autotune.tuning.study import Budget, Study, results_of
+from autotune.tuning.study import HOST_FILE, Budget, Study, results_of
 from autotune.tuning.trial import Bench
 
 DEFAULT_TRIALS = 40
@@ -141,8 +141,16 @@ def load_results(study: str, studies: Path) -> Results:
         StudyError: There is no such study.
     """
     folder = find_study(study, studies)
-    space = read_space(folder / SPACE_FILE, relative_to=_source_folder(folder))
-    return results_of(space.name, space, _counting(folder), _host(folder))
+    known = read_json(folder / HOST_FILE)
+    place = known if isinstance(known, dict) else {}
+    source = place.get("source_folder")
+    space = read_space(
+        folder / SPACE_FILE, relative_to=Path(source) if isinstance(source, str) else None
+    )
+    # The copy's file name says nothing; a file without `name` is called after the original.
+    space = dataclasses.replace(space, name=str(place.get("study", folder.name)))
+    trials = {number: trial for number, trial in read_records(folder).items() if trial.counts}
+    return results_of(space.name, space, trials, _host(place))
 
 
 def load_pick(study: str, studies: Path, pick: str) -> Results:
@@ -179,20 +187,7 @@ def find_study(study: str, studies: Path) -> Path:
     )
 
 
-def _counting(folder: Path) -> dict[int, Any]:
-    return {number: trial for number, trial in read_records(folder).items() if trial.counts}
-
-
-def _source_folder(folder: Path) -> Path | None:
-    content = read_json(folder / "host.json")
-    source = content.get("source_folder") if isinstance(content, dict) else None
-    return Path(source) if isinstance(source, str) else None
-
-
-def _host(folder: Path) -> HostFacts | None:
-    content = read_json(folder / "host.json")
-    if not isinstance(content, dict):
-        return None
+def _host(content: Mapping[str, Any]) -> HostFacts | None:
     names = {item.name for item in dataclasses.fields(HostFacts)}
     known = {name: value for name, value in content.items() if name in names}
     try:

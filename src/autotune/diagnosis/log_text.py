@@ -195,3 +195,12 @@ def _unpack(raw: str) -> str:
         if isinstance(parsed.get(key), str):
             return str(parsed[key]).rstrip()
     return raw
+
+
+def message_of(line: str) -> str:
+    """Take the prefixes of processes, containers and loggers off a line.
+
+    >>> message_of("(EngineCore pid=7) ERROR 08-14 08:00:55 [core.py:1330] ValueError: no")
+    'ValueError: no'
+    """
+    return read_line(line).message.strip()

@@ -1,9 +1,11 @@
 """`report.md`: what a person reads in the morning."""
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.exporters.text import gain, interval, number, plain, settings, shown, table
+from autotune.exporters.text import change, interval, number, plain, settings, shown, table
 from autotune.exporters.trials_csv import mean_metric, reason
 from autotune.model.outcome import Failed, Measured, Rejected, Trial
 from autotune.model.results import Member, Results
@@ -38,13 +40,13 @@ def verdict(results: Results) -> str:
     sentence = (
         f"Best {first.name}: {interval(estimate)} {first.unit} with trial {best.trial.number}"
     )
-    ratio = results.gain(best, first.name)
+    ratio = results.ratio(best, first.name)
     if results.baseline is None or ratio is None:
         return sentence + "."
-    if best.trial.number == results.baseline.trial.number:
+    if results.is_baseline(best):
         return sentence + ": the baseline itself. Nothing that was tried is better."
     base = results.baseline.estimates[first.name]
-    return f"{sentence}, {gain(ratio)} against the baseline ({interval(base)}). {_trust(results, best)}"
+    return f"{sentence}, {change(ratio)} against the baseline ({interval(base)}). {_trust(results, best)}"
 
 
 def _trust(results: Results, best: Member) -> str:
@@ -73,10 +75,10 @@ def _front(results: Results) -> str:
         "trial",
         "class",
         *(f"{o.name} ({o.unit})" for o in objectives),
-        *(f"gain in {o.name}" for o in objectives),
+        *(f"{o.name} vs baseline" for o in objectives),
         "acceptance",
         "start-up (s)",
-        "configuration",
+        "differs from the baseline in",
     ]
     shown_members = [m for m in results.members if m.standing != "dominated"]
     if results.baseline is not None and results.baseline.trial.number not in {
@@ -95,17 +97,14 @@ def _member_row(results: Results, member: Member) -> list[str]:
     outcome = member.trial.outcome
     measurement = outcome.measurement if isinstance(outcome, Measured) else None
     acceptance = mean_metric(results, measurement, "acceptance_rate")
-    is_baseline = (
-        results.baseline is not None and member.trial.number == results.baseline.trial.number
-    )
     return [
-        f"{member.trial.number}{' (baseline)' if is_baseline else ''}",
+        f"{member.trial.number}{' (baseline)' if results.is_baseline(member) else ''}",
         member.standing,
         *(interval(member.estimates[o.name]) for o in results.space.objectives),
-        *(gain(results.gain(member, o.name)) for o in results.space.objectives),
+        *(change(results.ratio(member, o.name)) for o in results.space.objectives),
         "-" if acceptance is None else f"{acceptance:.1%}",
         "-" if measurement is None else number(measurement.startup_s),
-        plain(settings(results.space.shown(member.trial.values))),
+        plain(settings(*results.differences(member)) or "nothing"),
     ]
 
 
@@ -121,11 +120,16 @@ def _thrown_out(results: Results) -> str:
             plain(_kind(trial)),
             plain(reason(trial) or ""),
             plain(_remedy(trial)),
-            plain(settings(results.space.shown(trial.values))),
+            plain(
+                settings(
+                    results.space.shown(trial.values), results.space.shown(results.space.baseline)
+                )
+                or "nothing"
+            ),
         ]
         for trial in thrown
     ]
-    header = ["trial", "why", "decisive line", "remedy", "configuration"]
+    header = ["trial", "why", "decisive line", "remedy", "differs from the baseline in"]
     return f"## Thrown out\n\n{summary}\n\n{table(header, rows)}"
 
 
@@ -154,9 +158,15 @@ def _warnings(results: Results) -> str:
         f"- trial {trial.number}: {plain(warning)}\n"
         for trial in results.trials
         if isinstance(trial.outcome, Measured)
-        for warning in dict.fromkeys(trial.outcome.warnings)
+        for warning in _one_of_each_kind(trial.outcome.warnings)
     ]
     return "## Warnings\n\n" + "".join(lines) if lines else ""
+
+
+def _one_of_each_kind(warnings: Sequence[str]) -> list[str]:
+    """Keep the first of warnings that differ in their numbers only: one a repeat is enough."""
+    kinds = {re.sub(r"[\d.,]+", "#", warning): warning for warning in reversed(warnings)}
+    return list(reversed(kinds.values()))
 
 
 def _time(results: Results) -> str:

@@ -1,9 +1,10 @@
 """How values are written for people: short, and harmless in Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from autotune.model.knob import Value
+from autotune.model.knob import Value, same
 from autotune.model.results import Estimate
+from autotune.model.serving_config import DRAFT_LENGTH
 
 
 def shown(value: object) -> str:
@@ -32,11 +33,11 @@ def interval(estimate: Estimate) -> str:
     return f"{number(estimate.mean)} ± {number((estimate.high - estimate.low) / 2)}"
 
 
-def gain(ratio: float | None) -> str:
-    """Write a ratio to the baseline as a percentage of change for the better.
+def change(ratio: float | None) -> str:
+    """Write a value's ratio to the baseline's as a change in percent.
 
-    >>> gain(1.204), gain(None)
-    ('+20.4 %', '-')
+    >>> change(1.204), change(0.31), change(None)
+    ('+20.4 %', '-69.0 %', '-')
     """
     return "-" if ratio is None else f"{(ratio - 1) * 100:+.1f} %"
 
@@ -55,11 +56,19 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
 
 
-def settings(config: dict[str, Value]) -> str:
-    """Write a configuration on one line, inactive knobs left out."""
+def settings(config: Mapping[str, Value], reference: Mapping[str, Value] | None = None) -> str:
+    """Write a configuration on one line: inactive knobs left out, or only what differs.
+
+    >>> settings({"max_num_seqs": 8, "dtype": "-"}), settings({"a": 1, "b": 2}, {"a": 1, "b": 3})
+    ('max_num_seqs=8', 'b=2')
+    """
     return ", ".join(
-        f"{name.rpartition('.')[2] if name.startswith('speculative_config.num') else name}="
-        f"{shown(value)}"
+        f"{_short(name)}={shown(value)}"
         for name, value in config.items()
-        if value != "-"
+        if (value != "-" if reference is None else not same(value, reference.get(name)))
     )
+
+
+def _short(name: str) -> str:
+    """Drop the flag's name where the key alone is known to everybody."""
+    return "num_speculative_tokens" if name == DRAFT_LENGTH else name

@@ -62,8 +62,8 @@ def _estimates(results: Results, member: Member | None) -> dict[str, float | Non
         columns[objective.name] = None if estimate is None else estimate.mean
         columns[f"{objective.name}.low"] = None if estimate is None else estimate.low
         columns[f"{objective.name}.high"] = None if estimate is None else estimate.high
-        columns[f"{objective.name}.gain"] = (
-            None if member is None else results.gain(member, objective.name)
+        columns[f"{objective.name}.ratio"] = (
+            None if member is None else results.ratio(member, objective.name)
         )
     return columns
 

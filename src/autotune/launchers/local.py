@@ -1,6 +1,7 @@
 """vLLM from this host: a `vllm` executable, or a Python that can import it."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class LocalLauncher:
             port=self.port,
             startup_timeout_s=self.startup_timeout_s,
             stop_grace_s=self.stop_grace_s,
+            api_key=api_key(config),
         )
         with served(launch, clock=self.clock, report=progress) as ready:
             yield RunningServer(
@@ -54,6 +56,7 @@ class LocalLauncher:
                 served_model=ready.served_model,
                 log=str(ready.log),
                 startup_s=ready.startup_s,
+                api_key=api_key(config),
                 max_model_len=_length(ready.entry),
                 exit_code=ready.child.exit_code,
             )
@@ -81,6 +84,11 @@ QUIET: Mapping[str, str] = {
     "VLLM_LOGGING_COLOR": "0",
     "VLLM_DISABLE_LOG_LOGO": "1",
 }
+
+
+def api_key(config: ServingConfig) -> str | None:
+    """Find the key that the server will ask for: vLLM takes it from the environment it inherits."""
+    return {**os.environ, **config.environment()}.get("VLLM_API_KEY")
 
 
 def _length(entry: Mapping[str, object]) -> int | None:

@@ -5,10 +5,10 @@ socket belongs to a process that we started, and one real question was answered.
 green for an engine that dies on its first request.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune.diagnosis import diagnose, progress
+from autotune.diagnosis import diagnose, message_of, progress
 from autotune.errors import LaunchError
 from autotune.protocols import Clock, Progress
 from autotune.system.files import read_tail
@@ -29,6 +29,7 @@ class Awaited:
     port: int
     served_model: str
     log: Path
+    api_key: str | None = field(default=None, repr=False)
 
 
 def wait_until_ready(
@@ -52,7 +53,7 @@ def wait_until_ready(
             raise _too_late(server.log, timeout_s)
         follow()
         clock.sleep(pause)
-        pause = min(pause * 1.2, LONGEST_PAUSE_S)
+        pause = min(pause * 1.1, LONGEST_PAUSE_S)
 
 
 def _identify(server: Awaited) -> dict[str, object]:
@@ -63,7 +64,7 @@ def _identify(server: Awaited) -> dict[str, object]:
             family="port_in_use",
             hint="Stop the other server, or leave `server.port` out so that a free one is taken.",
         )
-    models = probe_models(server.base_url, None) or ()
+    models = probe_models(server.base_url, server.api_key) or ()
     entry = next((model for model in models if model.get("id") == server.served_model), None)
     if entry is None:
         names = [str(model.get("id")) for model in models]
@@ -72,7 +73,7 @@ def _identify(server: Awaited) -> dict[str, object]:
             family="port_in_use",
             hint="Another server answers on this port.",
         )
-    reply = probe_chat(server.base_url, server.served_model, None)
+    reply = probe_chat(server.base_url, server.served_model, server.api_key)
     if reply.status != HEALTHY or reply.problem is not None:
         raise _no_answer(server, reply.problem or f"HTTP {reply.status}")
     return dict(entry)
@@ -81,16 +82,27 @@ def _identify(server: Awaited) -> dict[str, object]:
 def _no_answer(server: Awaited, problem: str) -> LaunchError:
     """Explain a failed first question: the log knows more than the HTTP answer."""
     found = diagnose(read_tail(server.log), exit_code=server.child.exit_code())
-    message = found.line or f"the first request was not answered: {problem}"
-    return LaunchError(message, family=found.family or "engine_died", hint=found.remedy)
+    if found.outcome != "failed" or found.line is None:
+        return LaunchError(
+            f"the first request was not answered: {problem}",
+            family=found.family or "engine_died",
+            hint=found.remedy or f"Its log: {server.log}",
+        )
+    return LaunchError(
+        message_of(found.line),
+        family=found.family or "engine_died",
+        hint=found.remedy,
+        line=found.line,
+    )
 
 
 def explain_exit(log: Path, exit_code: int) -> LaunchError:
     """Turn an exit before readiness into its reason. Exit code 0 is no success here either."""
     found = diagnose(read_tail(log), exit_code=exit_code)
     if found.outcome == "failed":
-        message = found.line or f"the server ended with exit code {exit_code}"
-        return LaunchError(message, family=found.family or "unknown", hint=found.remedy)
+        message = message_of(found.line or f"the server ended with exit code {exit_code}")
+        family = found.family or "unknown"
+        return LaunchError(message, family=family, hint=found.remedy, line=found.line)
     return LaunchError(
         f"the server ended with exit code {exit_code} before it was ready",
         family="engine_died",

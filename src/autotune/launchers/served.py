@@ -5,7 +5,7 @@ Shared by the launchers that run a child of their own.
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from autotune.errors import HostError, LaunchError
@@ -28,6 +28,7 @@ class Launch:
     port: int | None
     startup_timeout_s: float
     stop_grace_s: float
+    api_key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,7 @@ def _start(
             port=port,
             served_model=served_model,
             log=log,
+            api_key=launch.api_key,
         )
         entry = wait_until_ready(
             awaited, timeout_s=launch.startup_timeout_s, clock=clock, report=report

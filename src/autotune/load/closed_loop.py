@@ -78,7 +78,7 @@ class ClosedLoop:
         if run.problem is not None:
             raise MeasurementError(
                 f"warm-up of {self.name} at concurrency {busiest}: {run.problem}",
-                family="hang" if run.problem.startswith("hang") else "bad_measurement",
+                family="hang" if run.problem.startswith("hang") else "unknown",
                 hint=f"The server's log may say why: {server.log}",
             )
         return (run,)

@@ -36,7 +36,8 @@ class Verdict:
     @property
     def reason(self) -> str:
         """Say in one line why the gate did not pass, by its first case that failed."""
-        failed = next((case for case in self.cases if case.verdict != "pass"), None)
+        harmless = ("pass", "inconclusive")
+        failed = next((case for case in self.cases if case.verdict not in harmless), None)
         detail = "" if failed is None else f": {failed.id}: {failed.why or failed.reason}"
         return f"{self.gate} {self.score:.0%} < {self.threshold:.0%} ({self.moment}){detail}"
 

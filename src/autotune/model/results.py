@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from autotune.model.host import HostFacts
+from autotune.model.knob import Value
 from autotune.model.outcome import Trial
 from autotune.model.search_space import SearchSpace
 
@@ -51,15 +52,19 @@ class Results:
     def front(self) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.standing == "front")
 
-    def gain(self, member: Member, objective: str) -> float | None:
-        """Return the ratio to the baseline; above 1 is better whatever the direction."""
+    def ratio(self, member: Member, objective: str) -> float | None:
+        """Divide a member's mean by the baseline's; None without a baseline."""
         if self.baseline is None:
             return None
-        own, reference = member.estimates[objective].mean, self.baseline.estimates[objective].mean
-        sign = next(o.sign for o in self.space.objectives if o.name == objective)
-        if own <= 0 or reference <= 0:
-            return None
-        return own / reference if sign > 0 else reference / own
+        reference = self.baseline.estimates[objective].mean
+        return member.estimates[objective].mean / reference if reference else None
+
+    def is_baseline(self, member: Member) -> bool:
+        return self.baseline is not None and member.trial.number == self.baseline.trial.number
+
+    def differences(self, member: Member) -> tuple[dict[str, Value], dict[str, Value]]:
+        """Give a member's knobs and the baseline's, as they are shown to a person."""
+        return self.space.shown(member.trial.values), self.space.shown(self.space.baseline)
 
     def pick(self, how: str) -> Member | None:
         """Choose a member: `throughput`, `ttft`, `balanced` or the number of a trial.

@@ -200,7 +200,9 @@ class Study:
             if (value := getattr(self.host, name)) is not None
         }
         source = self.bench.space.source
-        place = {} if source is None else {"source_folder": str(source.resolve().parent)}
+        place = {"study": self.place.study_name}
+        if source is not None:
+            place["source_folder"] = str(source.resolve().parent)
         write_json(path, {"schema_version": 1, **facts, **place, "comparable": own})
         if source is not None:
             write_whole(self.place.folder / "search_space.yaml", source.read_text("utf-8"))

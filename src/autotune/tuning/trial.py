@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from autotune.diagnosis import diagnose, unheeded
+from autotune.diagnosis import diagnose, message_of, unheeded
 from autotune.errors import HostError, MeasurementError, ServerExitedError, TrialError
 from autotune.model.diagnosis import FAMILIES, ServerFacts
 from autotune.model.host import RunningServer
@@ -112,7 +112,7 @@ def _failure(error: TrialError, folder: Path) -> Failed:
     return Failed(
         family=family,
         message=error.message,
-        line=error.message.splitlines()[0] if error.message else None,
+        line=error.line or error.message,
         remedy=error.hint,
         log=str(log) if log.exists() else None,
         facts=diagnose(read_tail(log)).facts if log.exists() else None,
@@ -242,10 +242,11 @@ class _Examination:
         found = diagnose(read_tail(Path(self.server.log)), exit_code=exit_code)
         if found.outcome == "failed" and found.family is not None:
             raise ServerExitedError(
-                found.line or problem,
+                message_of(found.line or problem),
                 exit_code=exit_code,
                 family=found.family,
                 hint=found.remedy,
+                line=found.line,
             )
         if exit_code is not None:
             raise ServerExitedError(

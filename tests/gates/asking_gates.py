@@ -1,0 +1,35 @@
+"""Runs a gate against a replay server."""
+
+import asyncio
+from collections.abc import Callable
+
+from tests.fakes.replay_server import Asked, Recorded, ReplayServer
+
+from autotune.model.outcome import Verdict
+from autotune.protocols import Gate
+from autotune.system.openai_client import connect
+
+
+def check(
+    gate: Gate,
+    answer: Callable[[Asked], Recorded] | Recorded,
+    *,
+    moment: str = "warm",
+    timeout_s: float = 20.0,
+) -> Verdict:
+    with ReplayServer(answer) as replay:
+        return check_at(gate, replay, moment=moment, timeout_s=timeout_s)
+
+
+def check_at(
+    gate: Gate, replay: ReplayServer, *, moment: str = "warm", timeout_s: float = 20.0
+) -> Verdict:
+    async def once() -> Verdict:
+        async with connect(replay.running(), timeout_s=timeout_s) as client:
+            return await gate.check(client, moment=moment)
+
+    return asyncio.run(once())
+
+
+def reasons(verdict: Verdict) -> set[str]:
+    return {case.reason for case in verdict.cases if case.verdict != "pass"}
