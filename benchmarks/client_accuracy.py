@@ -21,8 +21,6 @@ import uvloop
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.fakes.timed_server import timed_server  # noqa: E402
-
 from autotune.load import ClientLimits, closed_loop  # noqa: E402 - found by the path above
 from autotune.load.driver import Patience, drive  # noqa: E402
 from autotune.load.plan import Plan  # noqa: E402
@@ -31,6 +29,7 @@ from autotune.load.sse import events  # noqa: E402
 from autotune.load.streaming import Recording, open_connections, open_session  # noqa: E402
 from autotune.model.host import RunningServer  # noqa: E402
 from autotune.model.search_space import WorkloadSpec  # noqa: E402
+from tests.fakes.timed_server import timed_server  # noqa: E402
 
 TTFT_MS, CADENCE_MS, PER_CHUNK, OUTPUT = 100.0, 20.0, 2, 64
 CHUNKS = OUTPUT // PER_CHUNK

@@ -56,13 +56,13 @@ def write_space(
     return path
 
 
-def autotune(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def autotune(*arguments: str, cwd: Path, seconds: float = 240) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "autotune", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=seconds,
         check=False,
         env=environment(),
     )

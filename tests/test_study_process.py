@@ -36,6 +36,11 @@ def leftovers(study: Path) -> list[int]:
     return [pid for mark in marks for pid in find_members(mark)]
 
 
+def in_the_middle_of_the_third_trial(seen: list[dict[str, object]]) -> bool:
+    ended = sum(event["event"] == "trial_ended" for event in seen)
+    return ended == 2 and seen[-1].get("phase") in ("warm_up", "measure", "gates")
+
+
 def test_a_study_prints_a_front_and_leaves_every_file(tmp_path):
     space = write_space(tmp_path)
 
@@ -98,14 +103,7 @@ def test_after_kill_9_in_a_trial_the_orphan_is_stopped_and_nothing_counts_twice(
     study = tmp_path / "studies" / "small"
     killed = start_autotune(str(space), "--trials", "5", "--events", str(log), cwd=tmp_path)
     try:
-        wait_for(
-            lambda: any(
-                event["event"] == "phase" and event["phase"] in ("warm_up", "measure")
-                for event in events(log)
-                if ["trial_ended"] * 2 == [e["event"] for e in events(log) if e["event"] == "trial_ended"]
-            )
-            and events(log)[-1]["event"] == "phase"
-        )
+        wait_for(lambda: in_the_middle_of_the_third_trial(events(log)))
         killed.send_signal(signal.SIGKILL)
     finally:
         killed.wait()

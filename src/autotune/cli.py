@@ -103,14 +103,16 @@ def check(space: Path, *, version: str | None = None) -> int:
         check against the shipped argument list of this vLLM version
     """
     from autotune import wiring
+    from autotune.checking import check_space
 
-    read = wiring.read_space(wiring.bundled_space(space))
-    report = wiring.check_arguments(read, version=version)
-    for line in report.lines:
-        print(line)
-    for problem in report.problems:
-        print(problem, file=sys.stderr)
-    return USAGE if report.problems else 0
+    found = check_space(wiring.read_space(wiring.bundled_space(space)), version=version)
+    for fact in found.facts:
+        print(fact)
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    for mistake in found.mistakes:
+        print(mistake, file=sys.stderr)
+    return USAGE if found.mistakes else 0
 
 
 @app.command

@@ -237,8 +237,6 @@ def _repository_spaces() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def require_executable(space: SearchSpace) -> str | None:
+def vllm_executable(space: SearchSpace) -> str | None:
     """Return the path of the vLLM that will run, None where it is not installed here."""
-    options: Mapping[str, Any] = space.server.launcher.options
-    name = options.get("executable", "vllm")
-    return shutil.which(str(name))
+    return shutil.which(str(space.server.launcher.options.get("executable", "vllm")))

@@ -1,8 +1,8 @@
 import pytest
-from tests.diagnosis.samples import API, BANNER, ENGINE, STARTED
 
 from autotune.diagnosis.facts import read_facts
 from autotune.diagnosis.log_text import LogText
+from tests.diagnosis.samples import API, BANNER, ENGINE, STARTED
 
 AT = "INFO 11-21 09:30:00 [module.py:7] "
 

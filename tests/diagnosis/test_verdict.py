@@ -3,6 +3,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from autotune.diagnosis import diagnose
+from autotune.model.diagnosis import FAMILIES, Limit
 from tests.diagnosis.samples import (
     API,
     BANNER,
@@ -15,9 +18,6 @@ from tests.diagnosis.samples import (
     death_under_load,
     engine_start_failure,
 )
-
-from autotune.diagnosis import diagnose
-from autotune.model.diagnosis import FAMILIES, Limit
 
 ENGINE_START_FAILURES = [
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has", "out_of_memory"),

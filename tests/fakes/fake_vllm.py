@@ -75,7 +75,7 @@ def main():
             stream.write(("x" * 999 + "\n") * 3000)
             stream.flush()
     if "refuse" in MODES:
-        print(MODES["refuse"], file=sys.stderr, flush=True)
+        sys.stderr.write(MODES["refuse"] + "\n")
         sys.exit(1)
     if MODES.get("exit_zero"):
         sys.exit(0)

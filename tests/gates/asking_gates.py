@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from tests.fakes.replay_server import Asked, Recorded, ReplayServer
-
 from autotune.model.outcome import Verdict
 from autotune.protocols import Gate
 from autotune.system.openai_client import connect
+from tests.fakes.replay_server import Asked, Recorded, ReplayServer
 
 
 def check(

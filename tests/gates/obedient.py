@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.fakes.replay_server import Asked, Recorded, Said
-
 from autotune.gates.tool_cases import ToolQuestion, questions
+from tests.fakes.replay_server import Asked, Recorded, Said
 
 ROUNDS = 8
 

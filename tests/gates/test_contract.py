@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+
+from autotune import gates
 from tests.fakes.replay_server import Recorded, ReplayServer, Said, error
 from tests.gates.asking_gates import check, check_at
 from tests.gates.obedient import answer
-
-from autotune import gates
 
 # Their constructors differ, so that only tests that know the options can call them.
 GATES: dict[str, Any] = dict(gates.GATES)

@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from tests.fakes.replay_server import Recorded, ReplayServer, Said, chunk, error, events
-from tests.gates.asking_gates import check, check_at
 
 from autotune.gates.fixtures import FixturesGate
+from tests.fakes.replay_server import Recorded, ReplayServer, Said, chunk, error, events
+from tests.gates.asking_gates import check, check_at
 
 WEATHER = {
     "type": "function",

@@ -1,11 +1,11 @@
 import json
 
 import pytest
+
+from autotune.gates.json_schema import JsonSchemaGate
 from tests.fakes.replay_server import ReplayServer, Said
 from tests.gates.asking_gates import check, check_at, reasons
 from tests.gates.obedient import answer, but
-
-from autotune.gates.json_schema import JsonSchemaGate
 
 GATE = JsonSchemaGate()
 

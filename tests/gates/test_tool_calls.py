@@ -1,11 +1,11 @@
 import json
 
 import pytest
+
+from autotune.gates.tool_calls import ToolCallsGate
 from tests.fakes.replay_server import ReplayServer, Said, error
 from tests.gates.asking_gates import check, check_at, reasons
 from tests.gates.obedient import answer, but
-
-from autotune.gates.tool_calls import ToolCallsGate
 
 GATE = ToolCallsGate()
 

@@ -125,8 +125,9 @@ def test_health_alone_is_not_ready(executable, folder):
 
 
 def test_a_server_of_another_name_is_never_measured(executable, folder):
-    with pytest.raises(LaunchError, match="somebody-else"), launch(
-        executable, folder, other_name=True
+    with (
+        pytest.raises(LaunchError, match="somebody-else"),
+        launch(executable, folder, other_name=True),
     ):
         pass
 

@@ -4,13 +4,13 @@ import urllib.request
 from dataclasses import replace
 
 import pytest
-from tests.fakes.timed_server import timed_server
 
 from autotune.errors import MeasurementError
 from autotune.load import WORKLOADS, ClientLimits, closed_loop
 from autotune.load.self_check import NO_LIMITS
 from autotune.model.host import RunningServer
 from autotune.model.search_space import WorkloadSpec
+from tests.fakes.timed_server import timed_server
 
 OUTPUT = 12
 

@@ -9,7 +9,11 @@ def conditional_space():
     return make_space(
         knobs=(
             Knob(name=DRAFT, values=(0, 1, 2), kind="linear"),
-            Knob(name="speculative_config.moe_backend", values=("triton", "marlin"), kind="categorical"),
+            Knob(
+                name="speculative_config.moe_backend",
+                values=("triton", "marlin"),
+                kind="categorical",
+            ),
             Knob(name="async_scheduling", values=(False, True), kind="categorical"),
             Knob(
                 name="stream_interval",

@@ -1,7 +1,7 @@
 import pytest
-from tests.space_file.written import only_problem_of, problems_of, space_of
 
 from autotune.model.knob import Condition
+from tests.space_file.written import only_problem_of, problems_of, space_of
 
 
 def with_knobs(*knobs: str, rest: str = "") -> str:

@@ -1,8 +1,8 @@
 import pytest
-from tests.space_file.written import SMALLEST, only_problem_of, problems_of, space_of
 
 from autotune.model.presets import PRESETS, default_requests
 from autotune.model.search_space import WorkloadSpec
+from tests.space_file.written import SMALLEST, only_problem_of, problems_of, space_of
 
 
 def with_workloads(*workloads: str) -> str:

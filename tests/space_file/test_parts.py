@@ -1,4 +1,5 @@
 import pytest
+
 from tests.space_file.written import KNOWN, SMALLEST, only_problem_of, problems_of, space_of
 
 

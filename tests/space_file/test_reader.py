@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.space_file.written import KNOWN, SMALLEST, only_problem_of, problems_of, space_of, write
 
 from autotune.errors import SearchSpaceError
 from autotune.model.knob import Condition
 from autotune.model.search_space import Limits, Part
 from autotune.space_file import read_search_space
+from tests.space_file.written import KNOWN, SMALLEST, only_problem_of, problems_of, space_of, write
 
 EVERY_KEY = """\
 name: spark-full

@@ -1,11 +1,11 @@
 import pytest
 import yaml
-from tests.space_file.written import SMALLEST, only_problem_of, problems_of, space_of, write
 
 from autotune.errors import SearchSpaceError
 from autotune.space_file import read_search_space, yaml_lines
 from autotune.space_file.problems import Problems
 from autotune.space_file.yaml_lines import Items, Scalar, Table, read_yaml
+from tests.space_file.written import SMALLEST, only_problem_of, problems_of, space_of, write
 
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"])

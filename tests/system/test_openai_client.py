@@ -5,14 +5,6 @@ import socket
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes.replay_server import (
-    Recorded,
-    ReplayServer,
-    Said,
-    chunk,
-    error,
-    events,
-)
 
 from autotune.model.chat import ChatReply, ChatRequest
 from autotune.system import openai_client
@@ -22,6 +14,14 @@ from autotune.system.openai_client import (
     probe_chat,
     probe_health,
     probe_models,
+)
+from tests.fakes.replay_server import (
+    Recorded,
+    ReplayServer,
+    Said,
+    chunk,
+    error,
+    events,
 )
 
 MESSAGES = ({"role": "user", "content": "Hi"},)

@@ -77,9 +77,7 @@ def test_three_classes_tell_what_is_on_the_front_within_its_noise_and_beaten():
 
 
 def test_there_is_always_a_front_even_where_everything_is_within_the_noise():
-    members = judge(
-        [trial(n, [100, 103, 97], [50, 53, 47]) for n in range(5)], OBJECTIVES
-    )
+    members = judge([trial(n, [100, 103, 97], [50, 53, 47]) for n in range(5)], OBJECTIVES)
 
     assert any(member.standing == "front" for member in members)
 
@@ -93,7 +91,10 @@ def test_a_trial_that_does_not_know_an_objective_is_left_out():
 
 def test_what_is_far_behind_has_no_chance_and_does_not_disturb_the_others():
     def columns(extra):
-        return [levels([[100, 101], [150, 151], *extra], 0.015), levels([[50, 51], [60, 61], *extra], 0.06)]
+        return [
+            levels([[100, 101], [150, 151], *extra], 0.015),
+            levels([[50, 51], [60, 61], *extra], 0.06),
+        ]
 
     with_laggard = nondominated_probability(columns([[1e-3, 1e-3]]), [1, -1])
     speed = levels([[100, 101], [150, 151], [1, 1]], 0.015)
@@ -101,3 +102,12 @@ def test_what_is_far_behind_has_no_chance_and_does_not_disturb_the_others():
 
     assert nondominated_probability([speed, wait], [1, -1])[2] == 0.0
     assert len(with_laggard) == 3
+
+
+def test_an_objective_that_is_zero_somewhere_is_still_judged():
+    members = judge([trial(0, [0.0, 0.0], [50, 51]), trial(1, [3.0, 3.0], [50, 51])], OBJECTIVES)
+
+    estimates = {member.trial.number: member.estimates["output_tok_s"] for member in members}
+    assert estimates[0].mean == 0.0
+    assert estimates[1].mean == 3.0
+    assert estimates[1].low <= 3.0 <= estimates[1].high

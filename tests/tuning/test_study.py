@@ -4,7 +4,6 @@ from pathlib import Path
 
 import optuna
 import pytest
-from tests.fakes.bench import HOST, Recorder, World, make_bench, make_space, varied_speed
 
 from autotune.errors import BaselineError, HostError, StudyError
 from autotune.model.outcome import Failed, Measured
@@ -12,6 +11,7 @@ from autotune.model.results import Results
 from autotune.tuning.records import read_record, trial_folder
 from autotune.tuning.search import Place
 from autotune.tuning.study import Budget, Study
+from tests.fakes.bench import HOST, Recorder, World, make_bench, make_space, varied_speed
 
 
 def make_study(folder: Path, world: World, *, trials: int = 8, **changes) -> Study:

@@ -33,53 +33,65 @@ Array: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """Log mean of an objective, its standard error and degrees of freedom."""
+    """Mean of an objective, its standard error and degrees of freedom; of its log where `logs`."""
 
     mean: float
     error: float
     freedom: float
     runs: int
+    logs: bool = True
 
     def estimate(self) -> Estimate:
         if self.runs < 2:  # noqa: PLR2004  an interval needs a second run
-            return Estimate(mean=math.exp(self.mean), runs=self.runs)
+            return Estimate(mean=self._value(self.mean), runs=self.runs)
         half = float(special.stdtrit(self.freedom, 0.975)) * self.error
         return Estimate(
-            mean=math.exp(self.mean),
-            low=math.exp(self.mean - half),
-            high=math.exp(self.mean + half),
+            mean=self._value(self.mean),
+            low=self._value(self.mean - half),
+            high=self._value(self.mean + half),
             runs=self.runs,
         )
 
+    def _value(self, level: float) -> float:
+        return math.exp(level) if self.logs else level
+
 
 def levels(samples: Sequence[Sequence[float]], prior: float) -> list[Level]:
-    """Estimate every configuration's log mean with a variance shared between them.
+    """Estimate every configuration's mean with a variance shared between them.
 
-    samples: for each configuration its positive values, one a run; prior: relative sd of one run
+    Values are compared by their logs, unless one of them has none (no preemption at all, say).
+
+    samples: for each configuration its values, one a run; prior: relative sd of one run
     """
-    logs = [np.log(np.asarray(values, dtype=float)) for values in samples]
-    squares = sum(float(((log - log.mean()) ** 2).sum()) for log in logs)
-    freedom = sum(len(log) - 1 for log in logs)
+    values = [np.asarray(runs, dtype=float) for runs in samples]
+    logs = all(bool((runs > 0).all()) for runs in values)
+    if logs:
+        values = [np.log(runs) for runs in values]
+    else:
+        prior *= float(np.abs(np.concatenate(values)).mean()) or 1.0
+    squares = sum(float(((runs - runs.mean()) ** 2).sum()) for runs in values)
+    freedom = sum(len(runs) - 1 for runs in values)
     shared = (PRIOR_RUNS * prior**2 + squares) / (PRIOR_RUNS + freedom)
-    return [_level(log, shared) for log in logs]
+    return [_level(runs, shared, logs=logs) for runs in values]
 
 
-def _level(log: Array, shared: float) -> Level:
-    own = float(((log - log.mean()) ** 2).sum())
-    freedom = PRIOR_RUNS + len(log) - 1
+def _level(runs: Array, shared: float, *, logs: bool) -> Level:
+    own = float(((runs - runs.mean()) ** 2).sum())
+    freedom = PRIOR_RUNS + len(runs) - 1
     variance = (PRIOR_RUNS * shared + own) / freedom
     return Level(
-        mean=float(log.mean()),
-        error=math.sqrt(variance / len(log)),
+        mean=float(runs.mean()),
+        error=math.sqrt(variance / len(runs)),
         freedom=freedom,
-        runs=len(log),
+        runs=len(runs),
+        logs=logs,
     )
 
 
 def judge(trials: Sequence[Trial], objectives: Sequence[Objective]) -> tuple[Member, ...]:
     """Estimate every usable trial and say where it stands, best standing first.
 
-    A trial that does not know all objectives, or has one that is not positive, is left out.
+    A trial that does not know all objectives is left out.
     """
     usable = [trial for trial in trials if _samples(trial, objectives) is not None]
     if not usable:
@@ -119,8 +131,7 @@ def _values(trial: Trial, objective: Objective) -> tuple[float, ...]:
 
 def _samples(trial: Trial, objectives: Sequence[Objective]) -> list[tuple[float, ...]] | None:
     samples = [_values(trial, objective) for objective in objectives]
-    known = all(values and all(value > 0 for value in values) for values in samples)
-    return samples if known else None
+    return samples if all(samples) else None
 
 
 def _prior(objective: Objective) -> float:

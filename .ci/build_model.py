@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import gguf
-import numpy
+import numpy as np
 import torch
 from gguf.quants import dequantize
 from safetensors.torch import save_file
@@ -81,7 +81,7 @@ def packaged_gguf() -> Path:
 def read_tensors(source: Path):
     """Yield the Hugging Face name and the weight of each tensor that the model has."""
     for tensor in gguf.GGUFReader(str(source)).tensors:
-        weight = dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32)
+        weight = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         layered = re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight", tensor.name)
         if tensor.name in TOP_LEVEL:
             yield TOP_LEVEL[tensor.name], as_bfloat16(weight)
@@ -100,7 +100,7 @@ def halves_apart(weight, heads):
 
 
 def as_bfloat16(weight):
-    return torch.from_numpy(numpy.ascontiguousarray(weight)).to(torch.bfloat16)
+    return torch.from_numpy(np.ascontiguousarray(weight)).to(torch.bfloat16)
 
 
 if __name__ == "__main__":

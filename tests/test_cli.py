@@ -1,0 +1,155 @@
+"""Words in, messages and exit codes out."""
+
+import json
+
+import pytest
+import yaml
+
+from autotune.cli import run
+from tests.simulated import write_space
+
+FIVE_MISTAKES = """
+name: small
+model: nvidia/Qwen3.6-35B-A3B-NVFP4
+server:
+  launcher: podman
+knobs:
+  max_num_seqs: {type: int, low: 64, high: 4, doubling: true}
+  moe_backend: {choices: [marlin, marlin]}
+workloads:
+  agent: {preset: agnet}
+repeats: many
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def test_five_mistakes_give_five_messages_with_file_and_line_and_exit_code_2(tmp_path, capsys):
+    path = tmp_path / "bad.yaml"
+    path.write_text(FIVE_MISTAKES)
+
+    code = run(["check", str(path)])
+
+    messages = [line for line in capsys.readouterr().err.splitlines() if "bad.yaml:" in line]
+    assert code == 2
+    assert len(messages) == 5
+    lines = [int(message.split("bad.yaml:")[1].split(":")[0]) for message in messages]
+    assert lines == [5, 7, 8, 10, 11]
+
+
+def test_a_wrong_file_stops_a_study_before_any_server_starts(tmp_path, capsys):
+    path = tmp_path / "bad.yaml"
+    path.write_text(FIVE_MISTAKES)
+
+    assert run([str(path), "--trials", "3"]) == 2
+    assert "podman" in capsys.readouterr().err
+    assert not (tmp_path / "studies").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["missing.yaml"],
+        ["check", "missing.yaml"],
+        ["--trials", "3"],
+        ["missing.yaml", "--trials", "0"],
+        ["missing.yaml", "--trials", "many"],
+        ["missing.yaml", "--unknown"],
+        ["export", "nothing"],
+        ["report", "nothing"],
+        ["diagnose", "missing.log"],
+    ],
+    ids=" ".join,
+)
+def test_what_the_user_got_wrong_is_exit_code_2_with_a_message(words, capsys):
+    assert run(words) == 2
+
+    captured = capsys.readouterr()
+    assert captured.err.strip() or captured.out.strip()
+    assert "Traceback" not in captured.err + captured.out
+
+
+def test_a_study_can_be_reported_and_exported(tmp_path, capsys):
+    space = write_space(tmp_path)
+    assert run([str(space), "--trials", "4"]) == 0
+    first = capsys.readouterr().out
+    assert run(["report", "small"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == first.splitlines()[0]
+
+    assert run(["export", "small", "--pick", "0", "--format", "command"]) == 0
+    command = capsys.readouterr().out
+    assert command.startswith("vllm serve nvidia/Qwen3.6-35B-A3B-NVFP4 ")
+    record = json.loads((tmp_path / "studies/small/trials/0000/record.json").read_text())
+    measured = record["argv"][record["argv"].index("--") + 1 :]
+    assert "--max-num-seqs" in measured
+    for word in measured:
+        assert word in command
+
+    assert run(["export", "studies/small", "-o", "mine.yaml"]) == 0
+    assert yaml.safe_load((tmp_path / "mine.yaml").read_text())["recipe_version"] == "2"
+
+    assert run(["export", "small", "--pick", "99"]) == 2
+    assert "Trials that can be picked" in capsys.readouterr().err
+    assert run(["export", "small", "--pick", "fastest"]) == 2
+    assert "throughput, ttft, balanced" in capsys.readouterr().err
+
+
+def test_json_output_is_the_front_and_nothing_else(tmp_path, capsys):
+    space = write_space(tmp_path)
+
+    assert run([str(space), "--trials", "2", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["study"] == "small"
+
+
+def test_diagnose_prints_the_family_the_line_and_a_hint(tmp_path, capsys):
+    log = tmp_path / "server.log"
+    log.write_text("INFO start\nValueError: No available memory for the cache blocks. Try more\n")
+
+    assert run(["diagnose", str(log)]) == 0
+    text = capsys.readouterr().out
+    assert "failed: kv_cache_too_small" in text
+    assert "line 2:" in text
+    assert "hint:" in text
+
+    assert run(["diagnose", str(log), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["outcome"], found["family"], found["line_number"]) == (
+        "failed",
+        "kv_cache_too_small",
+        2,
+    )
+
+
+def test_check_prints_the_baselines_whole_command_and_the_grid(tmp_path, capsys):
+    space = write_space(tmp_path)
+
+    assert run(["check", str(space)]) == 0
+
+    text = capsys.readouterr().out
+    assert "vllm serve nvidia/Qwen3.6-35B-A3B-NVFP4 " in text
+    assert "--max-num-batched-tokens 2048" in text
+    assert '{"method":"mtp","num_speculative_tokens":1}' in text
+    assert "192" in text
+
+
+def test_check_names_an_unknown_flag_and_a_wrong_value_with_their_lines(tmp_path, capsys):
+    space = write_space(tmp_path)
+    text = space.read_text().replace("kv_cache_dtype: fp8", "kv_cash_dtype: fp8")
+    text = text.replace("[marlin, cutlass, triton]", "[marlin, cutlas]")
+    space.write_text(text)
+
+    assert run(["check", str(space)]) == 2
+
+    err = capsys.readouterr().err
+    numbered = dict(enumerate(text.splitlines(), start=1))
+    flag = next(n for n, line in numbered.items() if "kv_cash" in line)
+    value = next(n for n, line in numbered.items() if "cutlas]" in line)
+    assert f"small.yaml:{flag}: " in err
+    assert "kv_cache_dtype" in err
+    assert f"small.yaml:{value}: " in err
