@@ -153,3 +153,11 @@ def test_check_names_an_unknown_flag_and_a_wrong_value_with_their_lines(tmp_path
     assert f"small.yaml:{flag}: " in err
     assert "kv_cache_dtype" in err
     assert f"small.yaml:{value}: " in err
+
+
+def test_a_folder_that_cannot_be_written_is_a_matter_of_the_host(tmp_path, capsys):
+    space = write_space(tmp_path)
+
+    assert run([str(space), "--trials", "2", "--studies", "/dev/null/studies"]) == 3
+
+    assert "error: /dev/null/studies/small: this folder cannot be made" in capsys.readouterr().err

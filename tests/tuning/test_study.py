@@ -395,3 +395,31 @@ def test_events_tell_what_happens_in_order(tmp_path):
     names = [name for name, _ in bench.progress.events if name != "phase"]
     assert names == ["study_started", *["trial_started", "trial_ended"] * 2]
     assert bench.progress.named("trial_ended")[0]["values"]["output_tok_s"] > 0
+
+
+def test_a_storage_that_stays_locked_is_a_clear_message_and_loses_no_finished_trial(tmp_path):
+    world = World(speed=varied_speed)
+    make_study(tmp_path, world, trials=2).run()
+    attempts = []
+
+    def locks_the_storage(number, values, bench, folder):
+        from autotune.tuning.trial import run_trial
+
+        trial = run_trial(number, values, bench, folder)
+        if not attempts:
+            connection = sqlite3.connect(tmp_path / "fake" / "study.db")
+            connection.execute("PRAGMA busy_timeout = 1")
+            connection.execute("BEGIN EXCLUSIVE")
+            attempts.append(connection)
+        return trial
+
+    impatient = Place(folder=tmp_path / "fake", study_name="fake", lock_timeout_s=0.05)
+    study = make_study(tmp_path, world, trials=4, attempt=locks_the_storage, place=impatient)
+    with pytest.raises(HostError, match="storage does not answer") as error:
+        study.run()
+    attempts[0].close()
+
+    assert "Nothing is lost" in str(error.value.hint)
+    results = make_study(tmp_path, world, trials=4).run()
+    assert numbers(results) == [0, 1, 2, 3]
+    assert len(world.launched) == 4

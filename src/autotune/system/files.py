@@ -29,6 +29,21 @@ def write_whole(path: Path, text: str) -> None:
         ) from error
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents.
+
+    Raises:
+        HostError: It cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(
+            f"{path}: this folder cannot be made: {error.strerror or error}",
+            hint="Choose another one with --studies.",
+        ) from error
+
+
 def _write_and_replace(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -16,7 +16,7 @@ from autotune.model.outcome import Failed, Interrupted, Measured, Rejected, Tria
 from autotune.model.results import Member, Results
 from autotune.model.search_space import SearchSpace
 from autotune.protocols import Exporter
-from autotune.system.files import held, read_json, write_json, write_whole
+from autotune.system.files import held, make_folder, read_json, write_json, write_whole
 from autotune.tuning.records import (
     RECORD,
     read_record,
@@ -24,7 +24,13 @@ from autotune.tuning.records import (
     trial_folder,
     write_record,
 )
-from autotune.tuning.search import GridExhaustedError, OptunaSearch, Place, open_search
+from autotune.tuning.search import (
+    GridExhaustedError,
+    OptunaSearch,
+    Place,
+    explained,
+    open_search,
+)
 from autotune.tuning.statistics import judge
 from autotune.tuning.trial import Bench, host_trouble, run_trial
 
@@ -63,8 +69,8 @@ class Study:
             HostError: No configuration can be served on this host.
             KeyboardInterrupt: Somebody stopped it; everything is saved and nothing is running.
         """
-        self.place.folder.mkdir(parents=True, exist_ok=True)
-        with held(self.place.folder / "lock"):
+        make_folder(self.place.folder)
+        with held(self.place.folder / "lock"), explained():
             return self._run()
 
     def _run(self) -> Results:
@@ -104,7 +110,7 @@ class Study:
     def _try(self, search: OptunaSearch, number: int, values: Mapping[str, Value]) -> Trial:
         """Run one trial, write it down, then tell it."""
         folder = trial_folder(self.place.folder, number)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         config = self.bench.space.config(values)
         self.bench.progress.emit(
             "trial_started",

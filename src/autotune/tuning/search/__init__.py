@@ -2,5 +2,13 @@
 
 from autotune.tuning.search.optuna_search import OptunaSearch, Place, open_search
 from autotune.tuning.search.sampler import SAMPLERS, GridExhaustedError
+from autotune.tuning.search.storage import explained
 
-__all__ = ["SAMPLERS", "GridExhaustedError", "OptunaSearch", "Place", "open_search"]
+__all__ = [
+    "SAMPLERS",
+    "GridExhaustedError",
+    "OptunaSearch",
+    "Place",
+    "explained",
+    "open_search",
+]

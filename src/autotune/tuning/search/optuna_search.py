@@ -27,6 +27,7 @@ from autotune.tuning.search.distributions import distributions
 from autotune.tuning.search.experimental import knowingly
 from autotune.tuning.search.sampler import GridExhaustedError, build_sampler
 from autotune.tuning.search.storage import (
+    LOCK_TIMEOUT_S,
     STORAGE_TROUBLE,
     close_storage,
     open_storage,
@@ -42,11 +43,18 @@ ROLE, BASELINE, RETRY_OF = "role", "baseline", "retry_of"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a study lives: its folder, and a storage URL where several share it."""
+    """Where a study lives: its folder, and a storage URL where several share it.
+
+    lock_timeout_s: how long one access waits for a locked SQLite file
+    """
 
     folder: Path
     study_name: str
     url: str | None = None
+    lock_timeout_s: float = LOCK_TIMEOUT_S
+
+    def open(self) -> RDBStorage:
+        return open_storage(self.storage_url, lock_timeout_s=self.lock_timeout_s)
 
     @property
     def storage_url(self) -> str:
@@ -167,13 +175,9 @@ class OptunaSearch:
         for attempt in range(TELL_ATTEMPTS):
             try:
                 return action()
-            except STORAGE_TROUBLE as error:
+            except STORAGE_TROUBLE:
                 if attempt == TELL_ATTEMPTS - 1:
-                    raise StudyError(
-                        f"the study's storage does not take any more: {error}",
-                        hint="Nothing is lost: the trial's record is on disk. Free disk space or bring "
-                        "the database back, then give the same command again.",
-                    ) from error
+                    raise
                 self._clock.sleep(0.5 * 2**attempt)
         raise AssertionError("unreachable")  # pragma: no cover
 
@@ -213,7 +217,7 @@ def _open_or_rebuild(
     place: Place, space: SearchSpace, records: Mapping[int, Trial], clock: Clock
 ) -> tuple[RDBStorage, optuna.Study]:
     try:
-        storage = open_storage(place.storage_url)
+        storage = place.open()
         study = _load_or_create(storage, place, space)
     except (StudyError, *STORAGE_TROUBLE) as error:
         broken_file = place.url is None and not isinstance(error, _OtherSpaceError)
@@ -281,7 +285,7 @@ def _rebuild(
     """Start a new storage from the records; the old file, if any, is kept beside it."""
     if (place.folder / "study.db").exists():
         set_aside(place.folder, f"replaced-{int(clock.wall())}")
-    storage = open_storage(place.storage_url)
+    storage = place.open()
     study = _load_or_create(storage, place, space)
     _fill(study, space, records)
     return storage, study

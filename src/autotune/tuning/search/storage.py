@@ -1,15 +1,17 @@
 """The Optuna storage of a study: opened so that a dashboard can look on, and set aside when broken."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import optuna
 import sqlalchemy.exc
 from optuna.storages import RDBStorage
 
-from autotune.errors import StudyError
+from autotune.errors import HostError, StudyError
 
-LOCK_TIMEOUT_S = 60
+LOCK_TIMEOUT_S = 60.0
 DEFAULT_FILENAME = "study.db"
 
 STORAGE_TROUBLE = (
@@ -23,14 +25,14 @@ def sqlite_url(folder: Path) -> str:
     return f"sqlite:///{folder / DEFAULT_FILENAME}"
 
 
-def open_storage(url: str) -> RDBStorage:
+def open_storage(url: str, *, lock_timeout_s: float = LOCK_TIMEOUT_S) -> RDBStorage:
     """Open a storage; SQLite in write-ahead mode, so that readers never block the writer.
 
     Raises:
         StudyError: It cannot be opened.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    connect_args = {"timeout": LOCK_TIMEOUT_S} if url.startswith("sqlite") else {}
+    connect_args = {"timeout": lock_timeout_s} if url.startswith("sqlite") else {}
     try:
         storage = RDBStorage(url, engine_kwargs={"connect_args": connect_args})
         if url.startswith("sqlite"):
@@ -47,6 +49,24 @@ def open_storage(url: str) -> RDBStorage:
 def close_storage(storage: RDBStorage) -> None:
     storage.remove_session()
     storage.engine.dispose()
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Turn trouble with the storage into words for a person.
+
+    Raises:
+        HostError: The storage is locked for good, full, or gone.
+    """
+    try:
+        yield
+    except STORAGE_TROUBLE as error:
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise HostError(
+            f"the study's storage does not answer: {reason}",
+            hint="Nothing is lost: every finished trial has its record. Free disk space or bring the "
+            "database back, then give the same command again.",
+        ) from error
 
 
 def set_aside(folder: Path, stamp: str) -> Path:
