@@ -180,6 +180,7 @@ def print_results(results: Results, console: Console, folder: Path | None = None
     if members:
         console.print(_front_table(results, members))
     lines = [
+        *(_configuration(results, member) for member in members),
         f"{left_out} more within the noise of the front: see report.md" if left_out else "",
         f"not usable: {troubles}" if (troubles := _troubles(results)) else "",
         verdict(results),
@@ -189,6 +190,13 @@ def print_results(results: Results, console: Console, folder: Path | None = None
     ]
     for line in filter(None, lines):
         console.print(line, markup=False, highlight=False)
+
+
+def _configuration(results: Results, member: Member) -> str:
+    own, reference = results.differences(member)
+    if results.is_baseline(member):
+        return f"trial {member.trial.number}, the baseline: {settings(own)}"
+    return f"trial {member.trial.number}: {settings(own, reference)}"
 
 
 def _worth_showing(results: Results) -> tuple[list[Member], int]:
@@ -209,7 +217,6 @@ def _front_table(results: Results, members: Sequence[Member]) -> Table:
         table.add_column(f"{objective.name} ({objective.unit})", justify="right")
         table.add_column("vs baseline", justify="right")
     table.add_column("acceptance", justify="right")
-    table.add_column("differs from the baseline in", overflow="fold")
     for member in members:
         table.add_row(*_cells(results, member))
     return table
@@ -227,8 +234,6 @@ def _cells(results: Results, member: Member) -> list[Text]:
             "" if baseline else change(results.ratio(member, objective.name)),
         ]
     cells.append("-" if acceptance is None else f"{acceptance:.0%}")
-    own, reference = results.differences(member)
-    cells.append(settings(own) if baseline else settings(own, reference))
     return [Text(cell) for cell in cells]
 
 

@@ -423,3 +423,45 @@ def test_a_storage_that_stays_locked_is_a_clear_message_and_loses_no_finished_tr
     results = make_study(tmp_path, world, trials=4).run()
     assert numbers(results) == [0, 1, 2, 3]
     assert len(world.launched) == 4
+
+
+def test_two_folders_that_share_a_storage_share_a_study_and_try_nothing_twice(tmp_path):
+    world = World(speed=varied_speed)
+    url = f"sqlite:///{tmp_path}/shared.db"
+    places = [
+        Place(folder=tmp_path / name, study_name="fake", url=url) for name in ("left", "right")
+    ]
+    make_study(tmp_path, world, trials=4, place=places[0]).run()
+
+    results = make_study(tmp_path, world, trials=8, place=places[1]).run()
+
+    keys = [make_space().key(trial.values) for trial in results.trials]
+    assert len(set(keys)) == len(keys) == 8
+    again = make_study(tmp_path, world, trials=8, place=places[0]).run()
+    assert [t.values for t in again.trials] == [t.values for t in results.trials]
+    assert len(world.launched) == 8
+
+
+def test_a_trial_that_another_worker_is_running_is_left_alone(tmp_path):
+    world = World(speed=varied_speed)
+    url = f"sqlite:///{tmp_path}/shared.db"
+    left, right = (
+        Place(folder=tmp_path / name, study_name="fake", url=url) for name in ("left", "right")
+    )
+    seen = []
+
+    def look_from_the_other_side(number, values, bench, folder):
+        from autotune.tuning.trial import run_trial
+
+        if not seen:
+            seen.append(number)
+            make_study(tmp_path, world, trials=2, place=right).run()
+        return run_trial(number, values, bench, folder)
+
+    results = make_study(
+        tmp_path, world, trials=4, place=left, attempt=look_from_the_other_side
+    ).run()
+
+    study = optuna.load_study(study_name="fake", storage=url)
+    assert "FAIL" not in [trial.state.name for trial in study.get_trials()]
+    assert results.baseline is not None

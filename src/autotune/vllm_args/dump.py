@@ -126,7 +126,7 @@ def _argument(
     action: argparse.Action, flags: list[str], late: dict[str, dict[str, typing.Any]]
 ) -> dict[str, typing.Any]:
     entry: dict[str, typing.Any] = {"flags": flags, "kind": _kind(action)}
-    if action.nargs in ("+", "*") or isinstance(action.nargs, int) and action.nargs > 1:
+    if action.nargs in ("+", "*") or (isinstance(action.nargs, int) and action.nargs > 1):
         entry["many"] = True
     if action.choices is not None:
         entry["choices"] = [str(choice) for choice in action.choices]
@@ -179,17 +179,42 @@ def _folding(action: argparse.Action) -> str | None:
 def _late_choices() -> dict[str, dict[str, typing.Any]]:
     found: dict[str, dict[str, typing.Any]] = {}
     for name, module, attribute, read, folding in (
-        ("attention_backend", "vllm.v1.attention.backends.registry", "AttentionBackendEnum",
-         lambda enum: ["auto", *enum.__members__], "lower"),
+        (
+            "attention_backend",
+            "vllm.v1.attention.backends.registry",
+            "AttentionBackendEnum",
+            lambda enum: ["auto", *enum.__members__],
+            "lower",
+        ),
         ("kv_cache_dtype", "vllm.config.cache", "CacheDType", typing.get_args, None),
-        ("quantization", "vllm.model_executor.layers.quantization", "QUANTIZATION_METHODS",
-         list, None),
-        ("load_format", "vllm.model_executor.model_loader", "_LOAD_FORMAT_TO_MODEL_LOADER",
-         list, None),
-        ("tool_call_parser", "vllm.tool_parsers", "ToolParserManager",
-         lambda manager: manager.list_registered(), None),
-        ("reasoning_parser", "vllm.reasoning", "ReasoningParserManager",
-         lambda manager: manager.list_registered(), None),
+        (
+            "quantization",
+            "vllm.model_executor.layers.quantization",
+            "QUANTIZATION_METHODS",
+            list,
+            None,
+        ),
+        (
+            "load_format",
+            "vllm.model_executor.model_loader",
+            "_LOAD_FORMAT_TO_MODEL_LOADER",
+            list,
+            None,
+        ),
+        (
+            "tool_call_parser",
+            "vllm.tool_parsers",
+            "ToolParserManager",
+            lambda manager: manager.list_registered(),
+            None,
+        ),
+        (
+            "reasoning_parser",
+            "vllm.reasoning",
+            "ReasoningParserManager",
+            lambda manager: manager.list_registered(),
+            None,
+        ),
     ):
         try:
             choices = read(getattr(importlib.import_module(module), attribute))
@@ -211,9 +236,7 @@ def _speculative_keys() -> dict[str, list[str]] | None:
         return None
     if not is_dataclass(config):
         return None
-    return {
-        field.name: _literals(hints.get(field.name)) for field in fields(config) if field.init
-    }
+    return {field.name: _literals(hints.get(field.name)) for field in fields(config) if field.init}
 
 
 def _literals(hint: typing.Any) -> list[str]:

@@ -27,7 +27,9 @@ def shipped_arguments(version: str | None = None, *, why: str | None = None) -> 
         origin += f", the nearest to {version}"
     if why is not None:
         origin += f" ({why})"
-    text = importlib.resources.files(__package__).joinpath("data", f"{name}.json").read_text("utf-8")
+    text = (
+        importlib.resources.files(__package__).joinpath("data", f"{name}.json").read_text("utf-8")
+    )
     return arguments_of(read_described(text), origin=origin)
 
 

@@ -38,7 +38,7 @@ from autotune.tuning.search.told import RECORD_ATTRIBUTE, told
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 TELL_ATTEMPTS = 6
-ROLE, BASELINE, RETRY_OF = "role", "baseline", "retry_of"
+ROLE, BASELINE, RETRY_OF, WORKER = "role", "baseline", "retry_of", "worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +61,37 @@ class Place:
         return self.url or sqlite_url(self.folder)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """Who opens trials: a host and a folder, which a lock keeps to one process at a time.
+
+    alone: whether nobody else can have opened a trial in this storage
+    """
+
+    name: str
+    alone: bool
+
+    def owns(self, name: object) -> bool:
+        """Tell whether a trial is this worker's; one without a name was killed while it was asked."""
+        return name == self.name or (name is None and self.alone)
+
+
 class OptunaSearch:
     """What to try next. Open it with `open_search`."""
 
     def __init__(
-        self, study: optuna.Study, storage: RDBStorage, space: SearchSpace, clock: Clock, host: str
+        self,
+        study: optuna.Study,
+        storage: RDBStorage,
+        space: SearchSpace,
+        clock: Clock,
+        worker: "Worker",
     ) -> None:
         self._study = study
         self._storage = storage
         self._space = space
         self._clock = clock
-        self._host = host
+        self._worker = worker
         self._open: dict[int, optuna.Trial] = {}
 
     def close(self) -> None:
@@ -92,7 +112,7 @@ class OptunaSearch:
                     self.abandon(number)
             raise
         self._open[trial.number] = trial
-        trial.set_user_attr("host", self._host)
+        trial.set_user_attr(WORKER, self._worker.name)
         return trial.number, {name: trial.params[name] for name in grid}
 
     def tell(self, trial: Trial) -> None:
@@ -122,14 +142,14 @@ class OptunaSearch:
         }
 
     def left_running(self) -> dict[int, dict[str, Value]]:
-        """Trials that this host left open: their numbers and values.
+        """Trials that an earlier run in this folder left open: their numbers and values.
 
         A trial whose values were never completed (killed while asking) has none.
         """
         return {
             trial.number: dict(trial.params) if self._is_whole(trial) else {}
             for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-            if trial.user_attrs.get("host") in (None, self._host) and trial.number not in self._open
+            if self._worker.owns(trial.user_attrs.get(WORKER)) and trial.number not in self._open
         }
 
     def abandon(self, number: int) -> None:
@@ -210,7 +230,8 @@ def open_search(
     past = len(study.get_trials(deepcopy=False))
     # The same seed would repeat its first draws after a resume; the history's length tells them apart.
     study.sampler = build_sampler(space, seed=zlib.crc32(f"{seed}:{past}".encode()))
-    return OptunaSearch(study, storage, space, clock, host)
+    worker = Worker(name=f"{host}:{place.folder.resolve()}", alone=place.url is None)
+    return OptunaSearch(study, storage, space, clock, worker)
 
 
 def _open_or_rebuild(

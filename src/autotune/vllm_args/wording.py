@@ -1,0 +1,42 @@
+"""How values and suggestions are put into words."""
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+
+from autotune.model.serving_config import Setting
+
+_SHOWN_CHOICES = 24
+_SHOWN_TEXT = 60
+
+
+def shown(value: Setting) -> str:
+    """Show a value as it stands in the file.
+
+    >>> shown(True), shown("fp8"), shown(0.5)
+    ('true', "'fp8'", '0.5')
+    """
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _SHOWN_TEXT else text[: _SHOWN_TEXT - 1] + "…"
+
+
+def did_you_mean(word: str, choices: Mapping[str, str] | Iterable[str]) -> str:
+    """Point to the nearest choice, or to all of them; a mapping compares by key and shows the value.
+
+    >>> did_you_mean("marlim", ["marlin", "triton"]), did_you_mean("x", ["b", "a"])
+    ('did you mean marlin?', 'choose from: a, b')
+    """
+    shown_as = dict(choices) if isinstance(choices, Mapping) else {own: own for own in choices}
+    near = closest(word, shown_as)
+    if near is not None:
+        return f"did you mean {shown_as[near]}?"
+    names = sorted(set(shown_as.values()))
+    tail = [f"… ({len(names)} in all)"] if len(names) > _SHOWN_CHOICES else []
+    return f"choose from: {', '.join([*names[:_SHOWN_CHOICES], *tail])}"
+
+
+def closest(word: str, choices: Iterable[str]) -> str | None:
+    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.75)
+    return near[0] if near else None
