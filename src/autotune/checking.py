@@ -30,7 +30,7 @@ def check_space(space: SearchSpace, *, version: str | None = None) -> Findings:
     arguments = _arguments(space, version)
     found = problems(space, arguments)
     return Findings(
-        facts=(*_facts(space), f"checked against: {arguments.origin}"),
+        facts=(*_facts(space), f"checked against: {arguments.origin}{_missing(space, version)}"),
         warnings=tuple(_located(space, p) for p in found if p.kind == "warning"),
         mistakes=tuple(_located(space, p) for p in found if p.kind != "warning"),
     )
@@ -43,6 +43,13 @@ def _arguments(space: SearchSpace, version: str | None) -> VllmArguments:
     return known_arguments(executable, version=version, run=_run)
 
 
+def _missing(space: SearchSpace, version: str | None) -> str:
+    if version or space.server.launcher.kind != "local" or vllm_executable(space):
+        return ""
+    wanted = space.server.launcher.options.get("executable", "vllm")
+    return f" (there is no {wanted} on this host)"
+
+
 def _run(argv: Sequence[str], timeout_s: float) -> tuple[int, str]:
     try:
         ended = processes.run(argv, timeout_s=timeout_s)
@@ -53,11 +60,8 @@ def _run(argv: Sequence[str], timeout_s: float) -> tuple[int, str]:
 
 def _facts(space: SearchSpace) -> tuple[str, ...]:
     trials = space.limits.trials or DEFAULT_TRIALS
-    command = build_launcher(space).command(space.config(space.baseline))
-    environment = [
-        f"{name}={shlex.quote(value)}"
-        for name, value in space.config(space.baseline).shown_environment().items()
-    ]
+    config = space.config(space.baseline)
+    started = shlex.join(build_launcher(space).command(config))
     return (
         f"{space.source}: a valid search space",
         f"model: {space.model}",
@@ -67,7 +71,8 @@ def _facts(space: SearchSpace) -> tuple[str, ...]:
         f"gates: {', '.join(gate.kind for gate in space.gates) or 'none'}",
         f"server starts: {trials}, each with {_passes(space)} measured passes",
         "the baseline's command (host, port and served model name are added at the start):",
-        "  " + " ".join([*environment, *map(shlex.quote, command)]),
+        f"  {config.command()}",
+        *((f"which is started as: {started}",) if not started.startswith("vllm serve") else ()),
     )
 
 

@@ -92,20 +92,20 @@ def tune(
 
 
 @app.command
-def check(space: Path, *, version: str | None = None) -> int:
+def check(space: Path, *, vllm_version: str | None = None) -> int:
     """Validate a search-space file without starting anything.
 
     Parameters
     ----------
     space
         the search-space file
-    version
-        check against the shipped argument list of this vLLM version
+    vllm_version
+        check against the shipped argument list of this version, not the installed vLLM
     """
     from autotune import wiring
     from autotune.checking import check_space
 
-    found = check_space(wiring.read_space(wiring.bundled_space(space)), version=version)
+    found = check_space(wiring.read_space(wiring.bundled_space(space)), version=vllm_version)
     for fact in found.facts:
         print(fact)
     for warning in found.warnings:

@@ -36,6 +36,9 @@ _KINDS_BY_FUNCTION = {
     "union_dict_and_str": "text_or_json",
 }
 _KINDS_BY_TYPE = {int: "integer", float: "number", str: "text"}
+# argparse's own classes are private; any other class may read a value in its own way.
+_SWITCHES = {"_StoreTrueAction", "_StoreFalseAction", "_StoreConstAction"}
+_PLAIN = {"_StoreAction", "_AppendAction"}
 _PROBE = "Ab-C"
 
 
@@ -111,14 +114,15 @@ def _arguments(parser: argparse.ArgumentParser) -> list[dict[str, typing.Any]]:
     flags: dict[int, list[str]] = {}
     actions: dict[int, argparse.Action] = {}
     # The parser's own table also holds flags that its help does not show.
-    for flag, action in parser._option_string_actions.items():
+    table = parser._option_string_actions  # noqa: SLF001 -- argparse has no public way
+    for flag, action in table.items():
         flags.setdefault(id(action), []).append(flag)
         actions[id(action)] = action
     late = _late_choices()
     return [
         _argument(action, flags[key], late)
         for key, action in actions.items()
-        if not isinstance(action, argparse._HelpAction)
+        if action.dest != "help"
     ]
 
 
@@ -133,8 +137,8 @@ def _argument(
         folding = _folding(action)
         if folding:
             entry["folding"] = folding
-    elif action.dest in late:
-        entry.update(late[action.dest])
+    else:
+        entry.update(late.get(action.dest, {}))
     if isinstance(action.default, bool | int | float | str) and action.default != argparse.SUPPRESS:
         entry["default"] = action.default
     return entry
@@ -142,10 +146,12 @@ def _argument(
 
 def _kind(action: argparse.Action) -> str:
     if action.nargs == 0:
-        return "switch" if isinstance(action, argparse._StoreConstAction) else "pair"
-    if isinstance(action, argparse._StoreAction | argparse._AppendAction):
-        return _kind_of_type(action.type) or "text"
-    return "any"
+        return "switch" if _name(action) in _SWITCHES else "pair"
+    return _kind_of_type(action.type) or "text" if _name(action) in _PLAIN else "any"
+
+
+def _name(action: argparse.Action) -> str:
+    return type(action).__name__
 
 
 def _kind_of_type(converter: typing.Any) -> str | None:
@@ -176,54 +182,64 @@ def _folding(action: argparse.Action) -> str | None:
 # --- values that the parser takes and the configuration refuses afterwards
 
 
+# dest: module, attribute, how the words come out of it, how a word is spelled before
+_LATE: dict[
+    str, tuple[str, str, typing.Callable[[typing.Any], typing.Iterable[str]], str | None]
+] = {
+    "attention_backend": (
+        "vllm.v1.attention.backends.registry",
+        "AttentionBackendEnum",
+        lambda enum: ["auto", *enum.__members__],
+        "lower",
+    ),
+    "kv_cache_dtype": ("vllm.config.cache", "CacheDType", typing.get_args, None),
+    "quantization": (
+        "vllm.model_executor.layers.quantization",
+        "QUANTIZATION_METHODS",
+        list,
+        None,
+    ),
+    "load_format": (
+        "vllm.model_executor.model_loader",
+        "_LOAD_FORMAT_TO_MODEL_LOADER",
+        list,
+        None,
+    ),
+    "tool_call_parser": (
+        "vllm.tool_parsers",
+        "ToolParserManager",
+        lambda manager: manager.list_registered(),
+        None,
+    ),
+    "reasoning_parser": (
+        "vllm.reasoning",
+        "ReasoningParserManager",
+        lambda manager: manager.list_registered(),
+        None,
+    ),
+}
+
+
 def _late_choices() -> dict[str, dict[str, typing.Any]]:
+    _load_plugins()
     found: dict[str, dict[str, typing.Any]] = {}
-    for name, module, attribute, read, folding in (
-        (
-            "attention_backend",
-            "vllm.v1.attention.backends.registry",
-            "AttentionBackendEnum",
-            lambda enum: ["auto", *enum.__members__],
-            "lower",
-        ),
-        ("kv_cache_dtype", "vllm.config.cache", "CacheDType", typing.get_args, None),
-        (
-            "quantization",
-            "vllm.model_executor.layers.quantization",
-            "QUANTIZATION_METHODS",
-            list,
-            None,
-        ),
-        (
-            "load_format",
-            "vllm.model_executor.model_loader",
-            "_LOAD_FORMAT_TO_MODEL_LOADER",
-            list,
-            None,
-        ),
-        (
-            "tool_call_parser",
-            "vllm.tool_parsers",
-            "ToolParserManager",
-            lambda manager: manager.list_registered(),
-            None,
-        ),
-        (
-            "reasoning_parser",
-            "vllm.reasoning",
-            "ReasoningParserManager",
-            lambda manager: manager.list_registered(),
-            None,
-        ),
-    ):
+    for name, (module, attribute, words, folding) in _LATE.items():
         try:
-            choices = read(getattr(importlib.import_module(module), attribute))
+            choices = words(getattr(importlib.import_module(module), attribute))
         except (ImportError, AttributeError):
             continue
         found[name] = {"choices": [str(choice) for choice in choices], "late": True}
         if folding:
             found[name]["folding"] = folding
     return found
+
+
+def _load_plugins() -> None:
+    """Let installed plug-ins add their loaders and quantizations, as a server would."""
+    try:
+        importlib.import_module("vllm.plugins").load_general_plugins()
+    except (ImportError, AttributeError):
+        return
 
 
 def _speculative_keys() -> dict[str, list[str]] | None:

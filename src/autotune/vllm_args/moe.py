@@ -12,15 +12,53 @@ from autotune.model.serving_config import Setting
 
 LEGAL: Mapping[str, frozenset[str]] = {
     "NVFP4": frozenset(
-        ["b12x", "cutlass", "flashinfer_trtllm", "flashinfer_cutlass", "flashinfer_cutedsl", "flashinfer_moe_ep_cutedsl", "flashinfer_b12x", "marlin", "humming", "emulation"]
+        [
+            "b12x",
+            "cutlass",
+            "flashinfer_trtllm",
+            "flashinfer_cutlass",
+            "flashinfer_cutedsl",
+            "flashinfer_moe_ep_cutedsl",
+            "flashinfer_b12x",
+            "marlin",
+            "humming",
+            "emulation",
+        ]
     ),
     "FP8": frozenset(
-        ["triton", "deep_gemm", "cutlass", "flashinfer_trtllm", "flashinfer_cutlass", "marlin", "humming", "aiter", "hpc"]
+        [
+            "triton",
+            "deep_gemm",
+            "cutlass",
+            "flashinfer_trtllm",
+            "flashinfer_cutlass",
+            "marlin",
+            "humming",
+            "aiter",
+            "hpc",
+        ]
     ),
     "MXFP4": frozenset(
-        ["b12x", "deep_gemm", "flashinfer_trtllm", "flashinfer_cutlass", "flashinfer_moe_ep_cutedsl", "flashinfer_moe_ep_mega_deep_gemm", "triton", "triton_unfused", "humming", "marlin", "aiter", "aiter_triton_mxfp4_bf16", "aiter_triton_mxfp4_mxfp4", "emulation"]
+        [
+            "b12x",
+            "deep_gemm",
+            "flashinfer_trtllm",
+            "flashinfer_cutlass",
+            "flashinfer_moe_ep_cutedsl",
+            "flashinfer_moe_ep_mega_deep_gemm",
+            "triton",
+            "triton_unfused",
+            "humming",
+            "marlin",
+            "aiter",
+            "aiter_triton_mxfp4_bf16",
+            "aiter_triton_mxfp4_mxfp4",
+            "emulation",
+        ]
     ),
-    "MXFP8": frozenset(["flashinfer_trtllm", "deep_gemm", "marlin", "xpu", "aiter", "triton", "humming"]),
+    "MXFP8": frozenset(
+        ["flashinfer_trtllm", "deep_gemm", "marlin", "xpu", "aiter", "triton", "humming"]
+    ),
     "WNA16": frozenset(["triton", "marlin", "humming", "flashinfer_trtllm", "emulation", "rdna3"]),
 }
 """Beside `auto`, which all take."""
