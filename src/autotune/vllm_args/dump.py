@@ -176,7 +176,7 @@ def _folding(action: argparse.Action) -> str | None:
         word = action.type(_PROBE)
     except (ValueError, TypeError, argparse.ArgumentTypeError):
         return None
-    return {"ab-c": "lower", "ab_c": "lower_underscore"}.get(word)
+    return {"ab-c": "lower", "ab_c": "lower_underscore"}.get(str(word))
 
 
 # --- values that the parser takes and the configuration refuses afterwards

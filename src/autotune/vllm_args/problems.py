@@ -118,6 +118,7 @@ def _of_speculative_key(
         value = None
     else:
         message = _speculative_value(key, value, arguments)
+        message = f"{key} {message}" if message and name == SPECULATIVE else message
     if message is not None:
         yield Problem(name=name, message=message, value=value)
 

@@ -65,7 +65,7 @@ def _word_problem(argument: Argument, value: Value) -> str | None:
     if argument.knows(word):
         return None
     folded = {argument.folded(choice): choice for choice in argument.choices}
-    return f"does not take {shown(value)}; {did_you_mean(argument.folded(word), folded)}"
+    return f"does not take {shown(value)}; {did_you_mean(argument.folded(word), folded, shown_as=folded)}"
 
 
 def _wanted(argument: Argument) -> str:

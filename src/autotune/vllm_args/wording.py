@@ -22,21 +22,25 @@ def shown(value: Setting) -> str:
     return text if len(text) <= _SHOWN_TEXT else text[: _SHOWN_TEXT - 1] + "…"
 
 
-def did_you_mean(word: str, choices: Mapping[str, str] | Iterable[str]) -> str:
-    """Point to the nearest choice, or to all of them; a mapping compares by key and shows the value.
+def did_you_mean(
+    word: str, choices: Iterable[str], *, shown_as: Mapping[str, str] | None = None
+) -> str:
+    """Point to the nearest choice, or to all of them.
+
+    shown_as: how a choice is written where it is compared in another spelling
 
     >>> did_you_mean("marlim", ["marlin", "triton"]), did_you_mean("x", ["b", "a"])
     ('did you mean marlin?', 'choose from: a, b')
     """
-    shown_as = dict(choices) if isinstance(choices, Mapping) else {own: own for own in choices}
-    near = closest(word, shown_as)
+    spelled = {choice: (shown_as or {}).get(choice, choice) for choice in choices}
+    near = closest(word, spelled)
     if near is not None:
-        return f"did you mean {shown_as[near]}?"
-    names = sorted(set(shown_as.values()))
+        return f"did you mean {spelled[near]}?"
+    names = sorted(set(spelled.values()))
     tail = [f"… ({len(names)} in all)"] if len(names) > _SHOWN_CHOICES else []
     return f"choose from: {', '.join([*names[:_SHOWN_CHOICES], *tail])}"
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.75)
+    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return near[0] if near else None
