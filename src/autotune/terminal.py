@@ -123,6 +123,7 @@ _HANDLERS: dict[str, Callable[[State, dict[str, Any], float], None]] = {
     "starting": lambda state, fields, _: setattr(state, "phase", f"starting: {fields['phase']}"),
     "reaped": State.noted,
     "retrying": State.noted,
+    "pass_repeated": State.noted,
     "exhausted": State.noted,
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 from autotune.errors import LaunchError
 from autotune.model.host import HostFacts, RunningServer
 from autotune.model.knob import Knob, Value
-from autotune.model.measurement import LevelRun
+from autotune.model.measurement import CLIENT_BOTTLENECK, LevelRun
 from autotune.model.objective import Objective, Quantity, Rule
 from autotune.model.outcome import CaseResult, Verdict
 from autotune.model.search_space import Part, SearchSpace, ServerSettings, WorkloadSpec
@@ -92,6 +92,7 @@ class World:
     launched: list[dict[str, Any]] = field(default_factory=list)
     running: int = 0
     interrupt_at: int | None = None
+    lagging_passes: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -165,6 +166,10 @@ class FakeWorkload:
 
     async def run(self, server: RunningServer, *, concurrency: int, repeat: int) -> LevelRun:
         del server
+        problem = None
+        if self.world.lagging_passes > 0:
+            self.world.lagging_passes -= 1
+            problem = f"{CLIENT_BOTTLENECK}: its event loop was late"
         tok_s, ttft = self.world.speed(self.world.config)
         wobble = 1.0 + 0.004 * (repeat - 1)
         return LevelRun(
@@ -174,6 +179,7 @@ class FakeWorkload:
             requests=(),
             metrics={"output_tok_s": tok_s * wobble, "ttft_ms.p50": ttft / wobble},
             window_s=1.0,
+            problem=problem,
         )
 
 

@@ -425,6 +425,37 @@ def test_a_storage_that_stays_locked_is_a_clear_message_and_loses_no_finished_tr
     assert len(world.launched) == 4
 
 
+def test_a_pass_that_the_client_spoiled_is_taken_again_on_the_same_start(tmp_path):
+    world = World(speed=varied_speed, lagging_passes=2)
+
+    results = make_study(tmp_path, world, trials=1).run()
+
+    assert len(world.launched) == 1
+    assert isinstance(results.trials[0].outcome, Measured)
+    assert len(results.trials[0].outcome.measurement.runs) == 3
+
+
+def test_a_client_that_lags_again_and_again_yields_no_number_and_says_what_to_do(tmp_path):
+    with pytest.raises(BaselineError, match="the client was the bottleneck") as error:
+        make_study(tmp_path, World(speed=varied_speed, lagging_passes=99), trials=1).run()
+
+    assert "core of its own" in str(error.value.hint)
+
+
+def test_inactive_knobs_are_stored_at_their_first_value(tmp_path):
+    from tests.model.test_search_space import DRAFT, conditional_space
+
+    space = conditional_space()
+    world = World(speed=lambda config: (100.0, 50.0))
+
+    results = make_study(tmp_path, world, space=space, trials=10).run()
+
+    off = [trial for trial in finished(tmp_path) if trial.params[DRAFT] == 0]
+    assert off
+    assert {trial.params["speculative_config.moe_backend"] for trial in off} == {"triton"}
+    assert all(trial.values == space.canonical(trial.values) for trial in results.trials)
+
+
 def test_two_folders_that_share_a_storage_share_a_study_and_try_nothing_twice(tmp_path):
     world = World(speed=varied_speed)
     url = f"sqlite:///{tmp_path}/shared.db"

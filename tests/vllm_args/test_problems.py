@@ -53,7 +53,8 @@ def test_a_flag_is_judged_by_the_version_that_will_run():
 
 
 def test_each_wrong_value_of_a_knob_is_a_problem_of_its_own():
-    (first, second) = found(knobs={"moe_backend": ("marlin", "marlim", "turbo")})
+    values = ("marlin", "marlim", "turbo")
+    (first, second) = found(model="some/model-NVFP4", knobs={"moe_backend": values})
     assert (first.value, second.value) == ("marlim", "turbo")
     assert "did you mean marlin?" in first.message
     assert first.name == second.name == "moe_backend"

@@ -15,7 +15,7 @@ from autotune.load.steady import steady_window
 from autotune.load.streaming import STOPPED, Recording
 from autotune.load.summary import Answer, Metrics
 from autotune.model.host import RunningServer
-from autotune.model.measurement import LevelRun, RequestSample
+from autotune.model.measurement import CLIENT_BOTTLENECK, LevelRun, RequestSample
 from autotune.system.metrics import Counters, delta
 
 MOSTLY_QUEUE = 0.5
@@ -98,7 +98,7 @@ def _self_checked(
 
     broken = limits.broken_by(run.client, ttft_ms=in_client_time("ttft_ms.mean"))
     if broken is not None and time_scale == 1.0:
-        return replace(void, problem=f"the client was the bottleneck: {broken}")
+        return replace(void, problem=f"{CLIENT_BOTTLENECK}: {broken}")
     warnings = list(run.warnings)
     metrics = dict(run.metrics)
     if broken is not None:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from autotune.model.objective import PER_START, Quantity
 
+CLIENT_BOTTLENECK = "the client was the bottleneck"
+"""How the problem of a pass begins that was lost to something else on this host, for a moment."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSample:
@@ -74,6 +77,10 @@ class LevelRun:
     @property
     def failed(self) -> int:
         return sum(sample.error is not None for sample in self.requests)
+
+    @property
+    def client_was_the_bottleneck(self) -> bool:
+        return self.problem is not None and self.problem.startswith(CLIENT_BOTTLENECK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

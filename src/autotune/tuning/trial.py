@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import uvloop
 
@@ -13,13 +13,24 @@ from autotune.errors import HostError, MeasurementError, ServerExitedError, Tria
 from autotune.model.diagnosis import FAMILIES, ServerFacts
 from autotune.model.host import RunningServer
 from autotune.model.knob import Value
-from autotune.model.measurement import LevelRun, Measurement, geometric_mean
+from autotune.model.measurement import (
+    CLIENT_BOTTLENECK,
+    LevelRun,
+    Measurement,
+    geometric_mean,
+)
 from autotune.model.outcome import Failed, Measured, Outcome, Rejected, Trial, Verdict
 from autotune.model.search_space import SearchSpace
 from autotune.protocols import Clock, Connector, Gate, Launcher, Progress, Workload
 from autotune.system.files import read_tail
 from autotune.system.openai_client import probe_health
 
+PASS_ATTEMPTS = 3
+OTHER_PROMPTS = 1000
+CLIENT_HINT = (
+    "Something else used this host's processors in three passes: stop it, or leave the load client a "
+    "core of its own (fewer threads for the server)."
+)
 DYING_S = 5.0
 """A server whose engine died answers 503 for a few seconds before its process ends."""
 
@@ -212,13 +223,23 @@ class _Examination:
                     self._enter(
                         "measure", workload=workload.name, concurrency=concurrency, repeat=repeat
                     )
-                    run: LevelRun = await self._guarded(
-                        workload.run(self.server, concurrency=concurrency, repeat=repeat)
-                    )
-                    if run.problem is not None:
-                        self._explain(run.problem)
-                    runs.append(run)
+                    runs.append(await self._pass(workload, concurrency, repeat))
         return Measurement(startup_s=self.server.startup_s, runs=tuple(runs))
+
+    async def _pass(self, workload: Workload, concurrency: int, repeat: int) -> LevelRun:
+        """Load the server once; a pass that the client spoiled is no news of the server: once more."""
+        for attempt in range(PASS_ATTEMPTS):
+            # Other prompts than the spoiled pass had: the prefix cache knows those.
+            fresh = repeat + attempt * OTHER_PROMPTS
+            run: LevelRun = await self._guarded(
+                workload.run(self.server, concurrency=concurrency, repeat=fresh)
+            )
+            if run.problem is None:
+                return replace(run, repeat=repeat)
+            if not run.client_was_the_bottleneck or attempt == PASS_ATTEMPTS - 1:
+                self._explain(run.problem)
+            self.bench.progress.emit("pass_repeated", reason=run.problem)
+        raise AssertionError("unreachable")  # pragma: no cover
 
     async def _guarded(self, work: Awaitable[T]) -> T:
         """Let a load that breaks be explained by the server's log, which knows more."""
@@ -226,7 +247,6 @@ class _Examination:
             return await work
         except MeasurementError as error:
             self._explain(error.message)
-            raise
 
     def _enter(self, phase: str, **fields: Any) -> None:
         self.watch.enter(phase)
@@ -236,7 +256,7 @@ class _Examination:
         if self.server.exit_code() is not None:
             self._explain("the server ended")
 
-    def _explain(self, problem: str) -> None:
+    def _explain(self, problem: str) -> NoReturn:
         """Raise what really happened when a load broke."""
         exit_code = self._exit_code_of_the_dying()
         found = diagnose(read_tail(Path(self.server.log)), exit_code=exit_code)
@@ -254,7 +274,8 @@ class _Examination:
                 exit_code=exit_code,
             )
         family = "hang" if "hang: " in problem else "unknown"
-        raise MeasurementError(problem, family=family)
+        hint = CLIENT_HINT if problem.startswith(CLIENT_BOTTLENECK) else None
+        raise MeasurementError(problem, family=family, hint=hint)
 
     def _exit_code_of_the_dying(self) -> int | None:
         """Give a server that is going down the moment it needs to end."""

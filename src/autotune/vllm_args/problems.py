@@ -53,7 +53,9 @@ def _problems(space: SearchSpace, arguments: VllmArguments) -> Iterator[Problem]
             continue
         yield from _of_setting(name, values, space, arguments)
         if name == MOE_BACKEND:
-            yield from _of_moe_backend(values, space)
+            known = arguments.by_name.get(MOE_BACKEND)
+            real = tuple(value for value in values if known is None or known.knows(str(value)))
+            yield from _of_moe_backend(real, space)
 
 
 def _settings(space: SearchSpace) -> dict[str, tuple[Setting, ...]]:

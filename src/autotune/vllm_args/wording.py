@@ -42,5 +42,12 @@ def did_you_mean(
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
-    near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
-    return near[0] if near else None
+    """Find what was meant: the nearest word, else the only one that begins like it.
+
+    >>> closest("num_spec", ["num_speculative_tokens", "revision"])
+    'num_speculative_tokens'
+    """
+    known = list(choices)
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    longer = [choice for choice in known if word and choice.startswith(word)]
+    return near[0] if near else longer[0] if len(longer) == 1 else None

@@ -161,7 +161,8 @@ class OptunaSearch:
         live = (*FINISHED, TrialState.WAITING, TrialState.RUNNING)
         trials = self._study.get_trials(deepcopy=False, states=live)
         if not any(trial.user_attrs.get(ROLE) == BASELINE for trial in trials):
-            self._study.enqueue_trial(dict(self._space.baseline), user_attrs={ROLE: BASELINE})
+            values = self._space.canonical(self._space.baseline)
+            self._study.enqueue_trial(values, user_attrs={ROLE: BASELINE})
 
     def baseline_number(self) -> int | None:
         return next(

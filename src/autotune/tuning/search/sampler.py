@@ -59,8 +59,8 @@ class LegalSampler(BaseSampler):
             proposal = self._inner.sample_relative(study, trial, inner_space)
             values = self._complete(study, trial, proposal)
             if self._acceptable(values, known):
-                return dict(values)
-        return dict(self._any_new(study, known))
+                return dict(self._space.canonical(values))
+        return dict(self._space.canonical(self._any_new(study, known)))
 
     def sample_independent(
         self,
