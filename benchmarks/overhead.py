@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LOAD_PHASES = ("start", "warm_up", "measure")
@@ -69,7 +70,7 @@ def study_figures(trials: int) -> dict[str, float]:
     }
 
 
-def overhead_by_trial(events: list[dict]) -> list[float]:
+def overhead_by_trial(events: list[dict[str, Any]]) -> list[float]:
     """Take each trial's phases of load off the time until the next one starts."""
     starts = [event["at"] for event in events if event["event"] == "trial_started"]
     ends = [event for event in events if event["event"] == "trial_ended"]

@@ -99,6 +99,15 @@ def test_a_study_can_be_reported_and_exported(tmp_path, capsys):
     assert "throughput, ttft, balanced" in capsys.readouterr().err
 
 
+def test_events_that_cannot_be_written_are_told_before_anything_starts(tmp_path, capsys):
+    space = write_space(tmp_path)
+
+    assert run([str(space), "--events", "/dev/null/events"]) == 2
+
+    assert "--events" in capsys.readouterr().err
+    assert not (tmp_path / "studies").exists()
+
+
 def test_json_output_is_the_front_and_nothing_else(tmp_path, capsys):
     space = write_space(tmp_path)
 

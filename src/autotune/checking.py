@@ -10,7 +10,7 @@ from autotune.model.search_space import SearchSpace
 from autotune.space_file.locate import line_of
 from autotune.system import processes
 from autotune.vllm_args import Problem, VllmArguments, known_arguments, problems
-from autotune.wiring import DEFAULT_TRIALS, build_launcher, vllm_executable
+from autotune.wiring import DEFAULT_TRIALS, build_launcher
 
 SIMULATED_VERSION = "0.33"
 """The vLLM whose surface the simulated server speaks."""
@@ -30,7 +30,7 @@ def check_space(space: SearchSpace, *, version: str | None = None) -> Findings:
     arguments = _arguments(space, version)
     found = problems(space, arguments)
     return Findings(
-        facts=(*_facts(space), f"checked against: {arguments.origin}{_missing(space, version)}"),
+        facts=(*_facts(space), f"checked against: {arguments.origin}"),
         warnings=tuple(_located(space, p) for p in found if p.kind == "warning"),
         mistakes=tuple(_located(space, p) for p in found if p.kind != "warning"),
     )
@@ -39,15 +39,8 @@ def check_space(space: SearchSpace, *, version: str | None = None) -> Findings:
 def _arguments(space: SearchSpace, version: str | None) -> VllmArguments:
     if version is None and space.server.launcher.kind == "simulated":
         version = SIMULATED_VERSION
-    executable = None if version else vllm_executable(space)
-    return known_arguments(executable, version=version, run=_run)
-
-
-def _missing(space: SearchSpace, version: str | None) -> str:
-    if version or space.server.launcher.kind != "local" or vllm_executable(space):
-        return ""
-    wanted = space.server.launcher.options.get("executable", "vllm")
-    return f" (there is no {wanted} on this host)"
+    executable = str(space.server.launcher.options.get("executable", "vllm"))
+    return known_arguments(None if version else executable, version=version, run=_run)
 
 
 def _run(argv: Sequence[str], timeout_s: float) -> tuple[int, str]:

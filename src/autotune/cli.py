@@ -257,7 +257,11 @@ def _bytes_of(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def _appending(path: Path) -> Iterator[TextIO]:
-    with path.open("a", encoding="utf-8") as stream:
+    try:
+        stream = path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--events {path}: cannot be written: {error.strerror}") from error
+    with stream:
         yield stream
 
 

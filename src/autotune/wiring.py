@@ -1,7 +1,6 @@
 """The composition root: names in a search-space file become objects, and objects meet each other."""
 
 import dataclasses
-import shutil
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -235,8 +234,3 @@ def bundled_space(path: Path) -> Path:
 def _repository_spaces() -> Path | None:
     folder = Path(__file__).parents[2] / "search_spaces"
     return folder if folder.is_dir() else None
-
-
-def vllm_executable(space: SearchSpace) -> str | None:
-    """Return the path of the vLLM that will run, None where it is not installed here."""
-    return shutil.which(str(space.server.launcher.options.get("executable", "vllm")))

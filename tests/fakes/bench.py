@@ -20,7 +20,7 @@ HOST = HostFacts(hostname="here", machine="x86_64", cpu_count=2, memory_gib=8.0)
 
 
 def make_space(**changes: Any) -> SearchSpace:
-    quantity = {"workload": "agent", "concurrency": 8}
+    quantity: dict[str, Any] = {"workload": "agent", "concurrency": 8}
     defaults: dict[str, Any] = {
         "name": "fake",
         "model": "some/model",

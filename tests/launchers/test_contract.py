@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def launcher(request, tmp_path):
     executable = tmp_path / "vllm"
     executable.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n')
     executable.chmod(0o755)
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "local": {"executable": str(executable)},
         "simulated": {"time_scale": 100, "startup_scale": 1e6},
     }

@@ -1,7 +1,6 @@
 import contextlib
 import json
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -9,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import HostError, LaunchError
+from autotune.launchers.intents import FILENAME
 from autotune.launchers.local import LocalLauncher
 from autotune.model.serving_config import ServingConfig
-from autotune.system.files import read_json
 from autotune.system.openai_client import probe_health
 from autotune.system.processes import Mark, find_members, port_answers, start
 from tests.fakes.bench import Recorder
@@ -45,8 +44,12 @@ def launch(executable, folder, *, port=None, timeout_s=20.0, **modes):
     return launcher.launch(config(**modes), folder=folder, progress=Recorder())
 
 
+def read_intent(folder):
+    return json.loads((folder / FILENAME).read_text())
+
+
 def members(folder):
-    intent = read_json(folder / "server.json")
+    intent = read_intent(folder)
     return find_members(
         Mark(token=intent["token"], leader=intent.get("pid"), started=intent.get("started"))
     )
@@ -63,7 +66,7 @@ def test_a_ready_server_answers_inside_the_block_and_is_gone_after_it(executable
 
     assert not port_answers(port)
     assert members(folder) == []
-    assert read_json(folder / "server.json")["gone"]
+    assert read_intent(folder)["gone"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_the_whole_process_tree_is_gone_whatever_it_does(executable, folder, mod
     with contextlib.suppress(LaunchError), launch(executable, folder, **modes):
         assert len(members(folder)) >= 1
 
-    intent = read_json(folder / "server.json")
+    intent = read_intent(folder)
     assert find_members(Mark(token=intent["token"])) == []
     assert members(folder) == []
 
@@ -227,12 +230,11 @@ def test_a_process_id_that_was_given_to_somebody_else_is_left_alone(tmp_path):
 
 def test_the_token_is_on_disk_before_the_start_and_in_the_environment_after(executable, folder):
     with launch(executable, folder):
-        intent = read_json(folder / "server.json")
+        intent = read_intent(folder)
         environment = Path(f"/proc/{intent['pid']}/environ").read_bytes()
 
         assert f"AUTOTUNE_TOKEN={intent['token']}".encode() in environment
         assert os.getpgid(intent["pid"]) == intent["pid"]
-        assert signal.SIGTERM  # the group is its own: a Ctrl-C at the terminal does not reach it
 
 
 def test_the_command_of_a_python_runs_vllms_own_entry(tmp_path):

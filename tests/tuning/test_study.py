@@ -1,12 +1,13 @@
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
 
 from autotune.errors import BaselineError, HostError, StudyError
-from autotune.model.outcome import Failed, Measured
+from autotune.model.outcome import Failed, Measured, Rejected
 from autotune.model.results import Results
 from autotune.tuning.records import read_record, trial_folder
 from autotune.tuning.search import Place
@@ -70,6 +71,7 @@ def test_a_grid_that_is_used_up_ends_the_study(tmp_path):
 
     # 4 * 3 * 3 points, less those where 8 batched tokens are fewer than the slots.
     assert len(results.trials) == 36 - 2 * 3
+    assert isinstance(bench.progress, Recorder)
     assert bench.progress.named("exhausted")
     assert not [t for t in stored(tmp_path) if t.state.name == "RUNNING"]
 
@@ -109,6 +111,7 @@ def test_a_trial_whose_gate_fails_is_never_timed(tmp_path):
     assert rejected
     for trial in rejected:
         assert "measure" not in trial.seconds
+        assert isinstance(trial.outcome, Rejected)
         assert "it is garbled" in trial.outcome.verdict.reason
 
 
@@ -128,7 +131,8 @@ def test_a_missed_slo_makes_a_trial_infeasible_and_keeps_its_numbers(tmp_path):
         t for t in results.trials if isinstance(t.outcome, Measured) and t.outcome.violations
     ]
     assert missing
-    assert all(t.outcome.measurement.values(limit.quantity)[0] > 90 for t in missing)
+    kept = [t.outcome.measurement for t in missing if isinstance(t.outcome, Measured)]
+    assert all(measurement.values(limit.quantity)[0] > 90 for measurement in kept)
     assert not {t.number for t in missing} & {m.trial.number for m in results.members}
     states = {trial.number: trial for trial in finished(tmp_path)}
     assert all(states[t.number].state.name == "PRUNED" for t in missing)
@@ -137,7 +141,7 @@ def test_a_missed_slo_makes_a_trial_infeasible_and_keeps_its_numbers(tmp_path):
 
 
 def test_a_start_that_failed_by_chance_is_tried_once_more(tmp_path):
-    attempts = []
+    attempts: list[Any] = []
 
     def flaky(config):
         attempts.append(config)
@@ -233,7 +237,7 @@ def test_a_resumed_study_does_not_repeat_its_first_proposals(tmp_path):
 def test_a_trial_whose_record_was_written_but_never_told_is_told_on_resume(tmp_path):
     world = World(speed=varied_speed)
     study = make_study(tmp_path, world, trials=6)
-    told = []
+    told: list[int] = []
 
     def dies_before_the_third_tell(number, values, bench, folder):
         from autotune.tuning.records import write_record
@@ -383,7 +387,7 @@ def test_a_failure_is_an_outcome_with_family_line_and_log(tmp_path):
         assert outcome.family == "out_of_memory"
         assert outcome.line == "it is out_of_memory"
         assert outcome.remedy == "do something else"
-        assert Path(outcome.log).is_file()
+        assert Path(outcome.log or "").is_file()
 
 
 def test_events_tell_what_happens_in_order(tmp_path):
@@ -400,7 +404,7 @@ def test_events_tell_what_happens_in_order(tmp_path):
 def test_a_storage_that_stays_locked_is_a_clear_message_and_loses_no_finished_trial(tmp_path):
     world = World(speed=varied_speed)
     make_study(tmp_path, world, trials=2).run()
-    attempts = []
+    attempts: list[Any] = []
 
     def locks_the_storage(number, values, bench, folder):
         from autotune.tuning.trial import run_trial
@@ -479,7 +483,7 @@ def test_a_trial_that_another_worker_is_running_is_left_alone(tmp_path):
     left, right = (
         Place(folder=tmp_path / name, study_name="fake", url=url) for name in ("left", "right")
     )
-    seen = []
+    seen: list[int] = []
 
     def look_from_the_other_side(number, values, bench, folder):
         from autotune.tuning.trial import run_trial

@@ -130,7 +130,7 @@ def test_the_parser_of_the_vllm_that_will_run_is_asked_under_its_own_python(vllm
     # What the parser takes and the configuration refuses later on.
     assert arguments.by_name["attention_backend"].choices == ("auto", "FLASH")
     assert arguments.speculative_keys == {"method": ("mtp", "ngram"), "num_speculative_tokens": ()}
-    assert arguments.variables == {"VLLM_A"}
+    assert arguments.variables == frozenset({"VLLM_A"})
 
 
 def test_a_python_is_asked_directly(vllm: Path):
