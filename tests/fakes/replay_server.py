@@ -45,6 +45,9 @@ class Recorded:
         return head.encode() + self.body
 
 
+TURNS_TO_SERVE = 20
+
+
 class ReplayServer:
     """Serves for the length of a block. `answer` may be exchanged between requests."""
 
@@ -90,11 +93,11 @@ class ReplayServer:
         assert self._server is not None
         self._server.close()
         self._over.set()
-        # A connection may be accepted and not yet served; then everything ends by itself.
-        await asyncio.sleep(0)
-        while self._tasks:
-            await asyncio.gather(*self._tasks)
-        await asyncio.sleep(0)
+        # A connection that was accepted takes a few turns of the loop until it is served.
+        for _ in range(TURNS_TO_SERVE):
+            await asyncio.sleep(0)
+            while self._tasks:
+                await asyncio.gather(*self._tasks)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
