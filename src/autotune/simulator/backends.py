@@ -89,6 +89,10 @@ def _attention(
     return asked, candidates
 
 
+# vLLM spells NVFP4 in two ways: so in refusals, "NvFp4" in its log.
+_REFUSED_AS = {"NvFp4": "NvFP4"}
+
+
 def _moe(given: Mapping[str, Any], hardware: HardwareProfile, model: ModelProfile) -> str:
     quantization = model.quantization or "bf16"
     asked = given.get("moe_backend", "auto")
@@ -96,8 +100,9 @@ def _moe(given: Mapping[str, Any], hardware: HardwareProfile, model: ModelProfil
         return hardware.moe_auto[quantization]
     legal = MOE_BACKENDS[quantization]
     if asked not in legal:
+        label = model.moe_label or ""
         raise engine_value_error(
-            f"moe_backend='{asked}' is not supported for {model.moe_label} MoE. "
+            f"moe_backend='{asked}' is not supported for {_REFUSED_AS.get(label, label)} MoE. "
             f"Expected one of {list(legal)}."
         )
     if asked not in hardware.moe_speed[quantization]:
