@@ -69,14 +69,16 @@ def autotune(*arguments: str, cwd: Path, seconds: float = 240) -> subprocess.Com
 
 
 def start_autotune(*arguments: str, cwd: Path) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "autotune", *arguments],
-        cwd=cwd,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=environment(),
-    )
+    """Start it in the background; what it says on stderr is in the file of that name."""
+    with (cwd / "stderr").open("wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "autotune", *arguments],
+            cwd=cwd,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+            env=environment(),
+        )
 
 
 def environment() -> dict[str, str]:

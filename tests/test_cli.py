@@ -170,3 +170,71 @@ def test_a_folder_that_cannot_be_written_is_a_matter_of_the_host(tmp_path, capsy
     assert run([str(space), "--trials", "2", "--studies", "/dev/null/studies"]) == 3
 
     assert "error: /dev/null/studies/small: this folder cannot be made" in capsys.readouterr().err
+
+
+def test_fresh_does_not_pull_the_folder_from_under_a_live_run(tmp_path, capsys):
+    from autotune.system.files import held
+
+    space = write_space(tmp_path)
+    assert run([str(space), "--trials", "1"]) == 0
+    capsys.readouterr()
+
+    with held(tmp_path / "studies" / "small" / "lock"):
+        assert run([str(space), "--trials", "1", "--fresh"]) == 2
+
+    assert "at work" in capsys.readouterr().err
+    assert len(list((tmp_path / "studies").iterdir())) == 1
+
+
+def test_an_attempt_that_measured_nothing_makes_way_for_the_corrected_file(tmp_path, capsys):
+    space = write_space(tmp_path, switches={"fails_to_start": {"moe_backend": ["marlin"]}})
+    assert run([str(space), "--trials", "2"]) == 1
+    write_space(tmp_path)
+
+    assert run([str(space), "--trials", "2"]) == 0
+
+    assert "the old study is now" in capsys.readouterr().err
+    assert len(list((tmp_path / "studies").iterdir())) == 2
+
+
+def test_a_changed_file_is_refused_with_what_changed(tmp_path, capsys):
+    space = write_space(tmp_path)
+    assert run([str(space), "--trials", "1"]) == 0
+    space.write_text(space.read_text().replace("repeats: 2", "repeats: 3"))
+
+    assert run([str(space), "--trials", "1"]) == 2
+
+    assert "another search space: repeats differ" in capsys.readouterr().err
+
+
+def test_a_simulated_study_says_so_wherever_a_number_stands(tmp_path, capsys):
+    space = write_space(tmp_path)
+    assert run([str(space), "--trials", "1"]) == 0
+
+    study = tmp_path / "studies" / "small"
+    assert "SIMULATED" in capsys.readouterr().out
+    assert "SIMULATED" in (study / "report.md").read_text()
+    recipe = yaml.safe_load((study / "recipe.yaml").read_text())
+    assert recipe["metadata"]["autotune"]["simulated"] is True
+
+
+def test_a_knob_that_the_baseline_does_not_name_is_pointed_out(tmp_path, capsys):
+    space = write_space(tmp_path)
+
+    assert run(["check", str(space)]) == 0
+
+    err = capsys.readouterr().err
+    assert "baseline: not given" in err
+    assert "moe_backend=marlin" in err
+    assert "num_speculative_tokens" not in err
+
+
+def test_a_log_can_come_from_standard_input(tmp_path, capsys, monkeypatch):
+    import io
+    import sys
+
+    text = io.TextIOWrapper(io.BytesIO(b"ValueError: No available memory for the cache blocks\n"))
+    monkeypatch.setattr(sys, "stdin", text)
+
+    assert run(["diagnose", "-"]) == 0
+    assert "kv_cache_too_small" in capsys.readouterr().out

@@ -31,7 +31,10 @@ def check_space(space: SearchSpace, *, version: str | None = None) -> Findings:
     found = problems(space, arguments)
     return Findings(
         facts=(*_facts(space), f"checked against: {arguments.origin}"),
-        warnings=tuple(_located(space, p) for p in found if p.kind == "warning"),
+        warnings=(
+            *_assumed(space),
+            *(_located(space, p) for p in found if p.kind == "warning"),
+        ),
         mistakes=tuple(_located(space, p) for p in found if p.kind != "warning"),
     )
 
@@ -67,6 +70,14 @@ def _facts(space: SearchSpace) -> tuple[str, ...]:
         f"  {config.command()}",
         *((f"which is started as: {started}",) if not started.startswith("vllm serve") else ()),
     )
+
+
+def _assumed(space: SearchSpace) -> tuple[str, ...]:
+    """Tell where the baseline is not the user's word: gains are measured against it."""
+    if not space.assumed:
+        return ()
+    values = ", ".join(f"{name}={shown(space.baseline[name])}" for name in space.assumed)
+    return (f"{space.source}: baseline: not given, so taken from the start of the grid: {values}",)
 
 
 def _grid(knob: Knob) -> str:

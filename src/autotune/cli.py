@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 USAGE = 2
+CROWDED = (
+    "warning: another autotune is measuring on this host; the two disturb each other's numbers"
+)
 
 app = App(
     name="autotune",
     version=__version__,
     help="Tune how vLLM serves a model: throughput against time to first token, proven.",
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 
 
@@ -66,6 +70,7 @@ def tune(
     from autotune import terminal, wiring
     from autotune.exporters import FrontJson
     from autotune.system.clock import SystemClock
+    from autotune.system.files import alone_on_this_host
 
     _require_positive(trials=trials, hours=hours)
     options = wiring.Options(
@@ -82,8 +87,14 @@ def tune(
             view = terminal.LiveView(console, SystemClock())
             stack.enter_context(view.shown())
             listeners.append(view)
+        _say(CROWDED if not stack.enter_context(alone_on_this_host()) else None)
+        moved = wiring.clear_the_way(read, options)
+        _say(None if moved is None else f"note: the old study is now {moved}")
         study = wiring.build_study(read, options, terminal.Fanout(listeners))
         results = study.run()
+    if len(results.trials) < study.budget.trials:
+        done = f"{len(results.trials)} of {study.budget.trials} configurations"
+        _say(f"note: {done}: the time is up or the grid is; the same command goes on from here")
     if json_output:
         print(FrontJson().render(results), end="")
     else:
@@ -171,7 +182,9 @@ def report(study: str, *, studies: Path = Path("studies")) -> int:
 
 @app.command
 def diagnose(
-    log: Path, *, json_output: Annotated[bool, Parameter(name="--json", negative="")] = False
+    log: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    *,
+    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Say what a vLLM log means: ready, failed and why, or still starting.
 
@@ -190,7 +203,8 @@ def diagnose(
         return 0
     print(found.outcome if found.family is None else f"{found.outcome}: {found.family}")
     if found.line is not None:
-        print(f"line {found.line_number}: {found.line}")
+        printable = "".join(c if c.isprintable() else " " for c in found.line)
+        print(f"line {found.line_number}: {printable}")
     if found.remedy is not None:
         print(f"hint: {found.remedy}")
     for name, value in found.facts.as_dict().items():
@@ -237,6 +251,11 @@ def _terminating_like_ctrl_c() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _say(text: str | None) -> None:
+    if text is not None:
+        print(text, file=sys.stderr)
 
 
 def _require_positive(**numbers: float | None) -> None:

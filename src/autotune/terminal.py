@@ -185,12 +185,16 @@ def print_results(results: Results, console: Console, folder: Path | None = None
         f"{left_out} more within the noise of the front: see report.md" if left_out else "",
         f"not usable: {troubles}" if (troubles := _troubles(results)) else "",
         verdict(results),
-        f"report.md, front.json, trials.csv, recipe.yaml and study.db are in {folder}"
-        if folder is not None
-        else "",
+        _files(folder),
     ]
     for line in filter(None, lines):
         console.print(line, markup=False, highlight=False)
+
+
+def _files(folder: Path | None) -> str:
+    names = ("report.md", "front.json", "trials.csv", "recipe.yaml", "study.db")
+    found = [] if folder is None else [name for name in names if (folder / name).exists()]
+    return f"{', '.join(found)} in {folder}" if found else ""
 
 
 def _configuration(results: Results, member: Member) -> str:

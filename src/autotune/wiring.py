@@ -15,12 +15,13 @@ from autotune.gates import GATES
 from autotune.launchers import LAUNCHERS
 from autotune.load import closed_loop
 from autotune.model.host import HostFacts
+from autotune.model.outcome import Measured
 from autotune.model.results import Results
 from autotune.model.search_space import Part, SearchSpace
 from autotune.protocols import Gate, Launcher, Progress
 from autotune.space_file import Vocabulary, read_search_space
 from autotune.system.clock import SystemClock
-from autotune.system.files import read_json
+from autotune.system.files import held, read_json
 from autotune.system.host import read_host
 from autotune.system.openai_client import connect
 from autotune.tuning.records import read_records
@@ -45,6 +46,9 @@ class Options:
     fresh: bool = False
     studies: Path = Path("studies")
     storage: str | None = None
+
+    def folder(self, space: SearchSpace) -> Path:
+        return self.studies / space.name
 
 
 def vocabulary() -> Vocabulary:
@@ -101,17 +105,14 @@ def build_bench(space: SearchSpace, progress: Progress) -> Bench:
 
 
 def build_study(space: SearchSpace, options: Options, progress: Progress) -> Study:
-    """Put a study together. With `fresh` an old folder of its name is moved aside first."""
-    folder = options.studies / space.name
+    """Put a study together."""
     clock = SystemClock()
-    if options.fresh and folder.exists():
-        move_aside(folder, int(clock.wall()))
     hours = options.hours or space.limits.hours
     limits = [] if hours is None else [clock.now() + hours * 3600]
     if space.limits.until is not None:
         limits.append(clock.now() + clock.seconds_until(space.limits.until))
     return Study(
-        place=Place(folder=folder, study_name=space.name, url=options.storage),
+        place=Place(folder=options.folder(space), study_name=space.name, url=options.storage),
         bench=build_bench(space, progress),
         host=read_host(),
         exporters=STUDY_FILES,
@@ -123,8 +124,32 @@ def build_study(space: SearchSpace, options: Options, progress: Progress) -> Stu
     )
 
 
+def clear_the_way(space: SearchSpace, options: Options) -> Path | None:
+    """Move an old study of this name aside; say where to, None when there was nothing to move.
+
+    That happens when it is asked for, and when the file was changed before anything was measured: a
+    first attempt that could not start is in nobody's way. Nothing is ever deleted.
+
+    Raises:
+        StudyError: Another process is at work there.
+    """
+    folder = options.folder(space)
+    if not folder.exists() or not (options.fresh or _is_a_failed_attempt(folder, space)):
+        return None
+    with held(folder / "lock"):
+        return move_aside(folder, int(SystemClock().wall()))
+
+
+def _is_a_failed_attempt(folder: Path, space: SearchSpace) -> bool:
+    """Tell whether the folder holds another space's study in which nothing was measured."""
+    known = read_json(folder / HOST_FILE)
+    if not isinstance(known, dict) or known.get("fingerprint") in (None, space.fingerprint()):
+        return False
+    return not any(isinstance(t.outcome, Measured) for t in read_records(folder).values())
+
+
 def move_aside(folder: Path, stamp: int) -> Path:
-    """Rename a study's folder to a name that is free. Nothing is ever deleted."""
+    """Rename a study's folder to a name that is free."""
     target = folder.with_name(f"{folder.name}.{stamp}")
     count = 0
     while target.exists():

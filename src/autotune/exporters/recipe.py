@@ -122,6 +122,7 @@ def _provenance(results: Results, member: Member) -> dict[str, Any]:
     verdicts = outcome.verdicts if isinstance(outcome, Measured) else ()
     host = results.host
     return {
+        **({"simulated": True} if results.simulated else {}),
         "version": __version__,
         "study": results.study,
         "trial": member.trial.number,

@@ -1,5 +1,6 @@
 """`report.md`: what a person reads in the morning."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -7,8 +8,9 @@ from dataclasses import dataclass
 
 from autotune.exporters.text import change, interval, number, plain, settings, shown, table
 from autotune.exporters.trials_csv import mean_metric, reason
+from autotune.model.objective import Objective
 from autotune.model.outcome import Failed, Measured, Rejected, Trial
-from autotune.model.results import Member, Results
+from autotune.model.results import Estimate, Member, Results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,40 +33,47 @@ class Report:
 
 
 def verdict(results: Results) -> str:
-    """Say in one or two sentences what was found, and how far it can be trusted."""
-    best = results.pick("throughput")
-    if best is None:
+    """Say in a few sentences what was found, and how far it can be trusted."""
+    if not results.members:
         return "No configuration could be measured and used."
-    first = results.space.objectives[0]
-    estimate = best.estimates[first.name]
-    sentence = (
-        f"Best {first.name}: {interval(estimate)} {first.unit} with trial {best.trial.number}"
+    sentences = [_best(results, objective) for objective in results.space.objectives]
+    if results.simulated:
+        sentences.insert(0, "SIMULATED: no model was served, every time comes from a model of one.")
+    if any(not results.is_baseline(member) for member in results.front):
+        sentences.append(
+            "Not confirmed yet: each was chosen for being the best of many, on one server start, so "
+            "expect a little less when it is measured again."
+        )
+    return " ".join(sentences)
+
+
+def _best(results: Results, objective: Objective) -> str:
+    """Name the best configuration in one objective, and whether it is clearly better."""
+    best = max(
+        results.members,
+        key=lambda member: objective.sign * member.estimates[objective.name].mean,
     )
-    ratio = results.ratio(best, first.name)
+    estimate = best.estimates[objective.name]
+    sentence = (
+        f"Best {objective.name}: {interval(estimate)} {objective.unit} with trial "
+        f"{best.trial.number}"
+    )
+    ratio = results.ratio(best, objective.name)
     if results.baseline is None or ratio is None:
         return sentence + "."
     if results.is_baseline(best):
-        return sentence + ": the baseline itself. Nothing that was tried is better."
-    base = results.baseline.estimates[first.name]
-    return f"{sentence}, {change(ratio)} against the baseline ({interval(base)}). {_trust(results, best)}"
+        return f"{sentence}, the baseline itself."
+    reference = results.baseline.estimates[objective.name]
+    clear = "" if _apart(estimate, reference) else ", no clear difference"
+    return f"{sentence}, {change(ratio)} against the baseline ({interval(reference)}){clear}."
 
 
-def _trust(results: Results, best: Member) -> str:
-    first = results.space.objectives[0]
-    own, base = best.estimates[first.name], results.baseline.estimates[first.name]  # type: ignore[union-attr]
-    if None in (own.low, own.high, base.low, base.high):
-        return "One run each: noise alone could explain it."
-    apart = (
-        own.low > base.high  # type: ignore[operator]
-        if first.sign > 0
-        else own.high < base.low  # type: ignore[operator]
-    )
-    if not apart:
-        return "The intervals overlap: no clear difference."
-    return (
-        "Not confirmed yet: it was chosen for being the best of many, on one server start each, "
-        "so expect a little less when it is measured again."
-    )
+def _apart(one: Estimate, other: Estimate) -> bool:
+    """Tell whether the interval of the two means' difference leaves out zero."""
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return False
+    half = math.hypot(one.high - one.low, other.high - other.low) / 2
+    return abs(one.mean - other.mean) > half
 
 
 def _front(results: Results) -> str:
@@ -87,8 +96,9 @@ def _front(results: Results) -> str:
         shown_members.append(results.baseline)
     rows = [_member_row(results, member) for member in shown_members]
     note = (
-        "`front`: nothing beats it in everything (probability 0.8 or more); `possible`: within the "
-        "noise of the front. Intervals are 95 %, over repeats on one server start."
+        "`front`: with a probability of 0.8 or more nothing beats it in everything; `possible`: within "
+        "the noise of the front. ±: half of the 95 % interval over the repeats on one server start, "
+        "with the noise of all trials pooled in."
     )
     return f"## Front\n\n{table(header, rows)}\n{note}\n"
 
@@ -195,7 +205,8 @@ def _method(results: Results) -> str:
     constraints = "".join(f"- constraint: {plain(c.label)}\n" for c in space.constraints)
     fixed = ", ".join(f"{name}={shown(value)}" for name, value in space.server.args.items())
     host = results.host
-    where = (
+    where = "- the server was simulated\n" if results.simulated else ""
+    where += (
         ""
         if host is None
         else f"- host: {host.machine}, {host.cpu_count} cores, {host.memory_gib:g} GiB, "

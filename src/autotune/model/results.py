@@ -59,6 +59,11 @@ class Results:
         reference = self.baseline.estimates[objective].mean
         return member.estimates[objective].mean / reference if reference else None
 
+    @property
+    def simulated(self) -> bool:
+        """Whether no real server was behind the numbers."""
+        return self.space.server.launcher.kind == "simulated"
+
     def is_baseline(self, member: Member) -> bool:
         return self.baseline is not None and member.trial.number == self.baseline.trial.number
 
@@ -75,7 +80,8 @@ class Results:
         if how.isdecimal():
             wanted = int(how)
             return next((m for m in self.members if m.trial.number == wanted), None)
-        candidates = self.front or self.members
+        # What is within the noise of the front may well be the best in one objective.
+        candidates = [member for member in self.members if member.standing != "dominated"]
         if not candidates:
             return None
         return max(candidates, key=lambda member: self._score(member, how))

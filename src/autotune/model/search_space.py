@@ -64,13 +64,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """Everything one study is about. Read from a file by `autotune.read_search_space`."""
+    """Everything one study is about. Read from a file by `autotune.read_search_space`.
+
+    baseline: where the search starts, a value for every knob
+    assumed: knobs that the file gives no start, and that start at the first value of their grid
+    """
 
     name: str
     model: str
     server: ServerSettings
     knobs: tuple[Knob, ...]
     baseline: Mapping[str, Value]
+    assumed: tuple[str, ...] = ()
     workloads: tuple[WorkloadSpec, ...]
     objectives: tuple[Objective, ...]
     rules: tuple[Rule, ...] = ()
@@ -148,11 +153,15 @@ class SearchSpace:
         return {knob.name: values[knob.name] if knob.name in active else "-" for knob in self.knobs}
 
     def fingerprint(self) -> str:
-        """Hash what makes two studies comparable: knobs, fixed settings, loads, objectives, gates.
+        """Hash what makes two studies comparable."""
+        return hashlib.sha256(json.dumps(self.meaning(), sort_keys=True).encode()).hexdigest()
 
-        Names, limits and the place of the file do not change what a number means.
+    def meaning(self) -> dict[str, Any]:
+        """Name what a number of this space depends on, ready for JSON.
+
+        Names, limits, the sampler and the place of the file do not change what a number means.
         """
-        meaning = {
+        return {
             "model": self.model,
             "launcher": [self.server.launcher.kind, _plain(self.server.launcher.options)],
             "args": _plain(self.server.args),
@@ -172,7 +181,6 @@ class SearchSpace:
             "gates": [[gate.kind, _plain(gate.options)] for gate in self.gates],
             "repeats": self.repeats,
         }
-        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -212,6 +212,7 @@ async def _listen_until_the_end(
     await web.SockSite(runner, listener, backlog=2048).start()
     vllm_log.uvicorn("Application startup complete.")
     core = asyncio.create_task(engine.run())
+    core.add_done_callback(partial(_notice_failure, engine))
     death = asyncio.create_task(dying)
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({death, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -222,6 +223,13 @@ async def _listen_until_the_end(
     await runner.cleanup()
     vllm_log.uvicorn("Application shutdown complete.")
     vllm_log.uvicorn(f"Finished server process [{os.getpid()}]")
+
+
+def _notice_failure(engine: Engine, core: "asyncio.Task[None]") -> None:
+    """Treat an error of the simulator itself like the death of an engine: said, and not hung."""
+    if not core.cancelled() and core.exception() is not None:
+        vllm_log.raw("EngineCore", f"the simulator failed: {core.exception()!r}")
+        engine.dead.set()
 
 
 def _on_term(stop: asyncio.Event, ignores: bool) -> None:

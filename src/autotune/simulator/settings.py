@@ -6,6 +6,7 @@ Only the checks that vLLM makes before it starts an engine are here; the rest is
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +77,7 @@ def resolve(
         served_names=tuple(names),
         host=given.get("host") or "127.0.0.1",
         port=given.get("port", 8000),
-        api_keys=tuple(given.get("api_key") or ()),
+        api_keys=_api_keys(given),
         limits=limits,
         speculation=speculation,
         max_model_len=model.max_model_len if max_model_len in {None, -1} else int(max_model_len),
@@ -92,6 +93,11 @@ def resolve(
         compile_hash=_compile_hash(arguments),
         given=given,
     )
+
+
+def _api_keys(given: Mapping[str, Any]) -> tuple[str, ...]:
+    written = given.get("api_key") or [os.environ.get("VLLM_API_KEY", "")]
+    return tuple(key for key in written if key)
 
 
 def _check_values(given: Mapping[str, Any], model: ModelProfile) -> None:
@@ -173,7 +179,8 @@ def _limits(
     doubled = 2 if given.get("performance_mode") == "throughput" else 1
     sequences = given.get("max_num_seqs") or hardware.default_max_num_seqs * doubled
     chunked = given.get("enable_chunked_prefill", True)
-    length = given.get("max_model_len") or model.max_model_len
+    written = given.get("max_model_len")
+    length = model.max_model_len if written in {None, -1} else int(written)
     batched = given.get("max_num_batched_tokens")
     if batched is None:
         batched = hardware.default_max_num_batched_tokens * doubled

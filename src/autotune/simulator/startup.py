@@ -360,7 +360,7 @@ def effective_settings(settings: ServeSettings, chosen: Backends) -> dict[str, A
     """Name what switches can match: the given arguments, with what the engine made of them."""
     speculation = settings.speculation
     return {
-        **settings.given,
+        **{name: value for name, value in settings.given.items() if name != "api_key"},
         "model": settings.model,
         "moe_backend": chosen.moe,
         "attention_backend": chosen.attention,

@@ -16,7 +16,7 @@ from autotune.space_file.place import Place
 from autotune.space_file.problems import Problems, shortened
 from autotune.space_file.server import Fixed, read_server
 from autotune.space_file.vocabulary import ANYTHING, Vocabulary
-from autotune.space_file.yaml_lines import read_yaml
+from autotune.space_file.yaml_lines import Table, read_yaml
 
 KEYS = (
     "name",
@@ -96,6 +96,7 @@ class _Reading:
             server=server,
             knobs=tuple(knob for name, knob in knobs.items() if name in baseline),
             baseline={name: baseline[name] for name in knobs if name in baseline},
+            assumed=tuple(name for name in knobs if name not in self._given("baseline")),
             workloads=tuple(specs.values()),
             objectives=read_objectives(self.sections.get("objectives"), loads),
             rules=tuple(rule for rule, _ in rules),
@@ -122,6 +123,11 @@ class _Reading:
         if place is not None and not meant and (place.is_table or place.blank):
             place.fail("needs at least one knob")
         return knobs, meant
+
+    def _given(self, section: str) -> frozenset[str]:
+        place = self.sections.get(section)
+        node = None if place is None else place.node
+        return frozenset(node.entries) if isinstance(node, Table) else frozenset()
 
     def _name(self) -> str:
         place = self.sections.get("name")

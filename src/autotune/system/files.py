@@ -91,6 +91,20 @@ def read_tail(path: Path, size: int = 4_000_000) -> bytes:
 
 
 @contextlib.contextmanager
+def alone_on_this_host() -> Iterator[bool]:
+    """Tell, for the length of a block, whether no other run of this user had begun before."""
+    path = Path(tempfile.gettempdir()) / f"autotune-{os.getuid()}.lock"
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("a+", encoding="utf-8"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
+@contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
     """Hold a lock file for the length of a block; the kernel lets go of it when we are killed.
 

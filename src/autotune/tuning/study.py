@@ -206,7 +206,8 @@ class Study:
             if (value := getattr(self.host, name)) is not None
         }
         source = self.bench.space.source
-        place = {"study": self.place.study_name}
+        space = self.bench.space
+        place = {"study": self.place.study_name, "fingerprint": space.fingerprint()}
         if source is not None:
             place["source_folder"] = str(source.resolve().parent)
         write_json(path, {"schema_version": 1, **facts, **place, "comparable": own})
@@ -227,8 +228,7 @@ class Study:
             case Failed() as failed:
                 raise BaselineError(
                     f"the baseline could not be measured ({failed.family}): {failed.message}",
-                    hint=f"{failed.remedy or 'Its log says more.'} Log: {failed.log}. "
-                    "Then start over with --fresh.",
+                    hint=_ways_out(failed),
                 )
             case Rejected() as rejected:
                 remedy = rejected.verdict.remedy or (
@@ -294,6 +294,12 @@ class Study:
                 return {**common, "family": failed.family, "reason": failed.message}
             case Interrupted():
                 return common
+
+
+def _ways_out(failed: Failed) -> str:
+    remedy = failed.remedy or "Its log says more."
+    log = "" if failed.log is None or failed.log in remedy else f" Log: {failed.log}."
+    return f"{remedy}{log} Then start over with --fresh."
 
 
 def results_of(

@@ -269,14 +269,23 @@ def _load_or_create(storage: RDBStorage, place: Place, space: SearchSpace) -> op
             study.set_metric_names([objective.name for objective in space.objectives])
         study.set_user_attr("units", {o.name: o.unit for o in space.objectives})
         study.set_user_attr("model", space.model)
+        study.set_user_attr("meaning", json.dumps(space.meaning()))
         study.set_user_attr("fingerprint", space.fingerprint())
     elif known != space.fingerprint():
         raise _OtherSpaceError(
-            f"study {place.study_name!r} was made from another search space",
+            f"study {place.study_name!r} was made from another search space: "
+            f"{_differing(study, space)} differ",
             hint="Numbers of different spaces must not be mixed. Give the space another `name`, or "
             "start over with --fresh (the old folder is moved aside, never deleted).",
         )
     return study
+
+
+def _differing(study: optuna.Study, space: SearchSpace) -> str:
+    """Name the sections of the file that changed since the study began."""
+    then = json.loads(study.user_attrs.get("meaning", "{}"))
+    now = json.loads(json.dumps(space.meaning()))
+    return ", ".join(key for key in now if now[key] != then.get(key)) or "the objectives"
 
 
 def _agree(study: optuna.Study, records: Mapping[int, Trial]) -> bool:
