@@ -212,6 +212,45 @@ def diagnose(
     return 0
 
 
+@app.command
+def gate(
+    *,
+    url: str,
+    model: str | None = None,
+    gates: str | None = None,
+    fixtures: Path | None = None,
+    json_output: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Ask a running server whether tool calls and JSON come out right.
+
+    Exit code: 0 all gates passed, 1 one did not, 3 the server is not there or set up wrong. A key is
+    taken from the environment variable VLLM_API_KEY.
+
+    Parameters
+    ----------
+    url
+        of the server, e.g. http://127.0.0.1:8000
+    model
+        name to ask by; left out, the first that the server lists
+    gates
+        names, joined by commas; left out, json_schema and tool_calls
+    fixtures
+        your own questions, one JSON object a line; alone, only these are asked
+    json_output
+        print a JSON object
+    """
+    from autotune.gating import gate_server
+
+    found = gate_server(url, model=model, gates=gates, fixtures=fixtures)
+    if json_output:
+        print(json.dumps(found.as_dict(), indent=1))
+    else:
+        from autotune.terminal import print_verdicts
+
+        print_verdicts(found.verdicts, _stdout())
+    return found.exit_code
+
+
 def run(argv: Sequence[str]) -> int:
     """Run one command and turn what it raises into a message and an exit code."""
     with _terminating_like_ctrl_c():

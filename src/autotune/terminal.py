@@ -16,7 +16,7 @@ from rich.text import Text
 from autotune.exporters.report import verdict
 from autotune.exporters.text import change, interval, number, settings
 from autotune.exporters.trials_csv import mean_metric
-from autotune.model.outcome import Failed, Measured, Rejected
+from autotune.model.outcome import Failed, Measured, Rejected, Verdict
 from autotune.model.results import Member, Results
 from autotune.protocols import Clock, Progress
 
@@ -202,6 +202,22 @@ def _configuration(results: Results, member: Member) -> str:
     if results.is_baseline(member):
         return f"trial {member.trial.number}, the baseline: {settings(own)}"
     return f"trial {member.trial.number}: {settings(own, reference)}"
+
+
+def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
+    """Print what the gates found: a line each, and every question that did not come out right."""
+    for found in verdicts:
+        passed = "passed" if found.passed else "failed"
+        lines = [f"{found.gate}: {passed}, {found.score:.0%} of the questions ({found.threshold:.0%} due)"]
+        lines += [
+            f"  {case.id}: {case.verdict}: {case.reason}: {case.why}"
+            for case in found.cases
+            if case.verdict != "pass" or case.reason
+        ]
+        lines += [f"  hint: {found.remedy}"] if found.remedy else []
+        lines += [f"  {found.note}"] if found.note else []
+        for line in lines:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _worth_showing(results: Results) -> tuple[list[Member], int]:

@@ -91,13 +91,26 @@ def build_launcher(space: SearchSpace) -> Launcher:
     return launcher
 
 
+def gate_names() -> tuple[str, ...]:
+    return tuple(GATES)
+
+
+def build_gate(part: Part) -> Gate:
+    """Make a gate of its options.
+
+    Raises:
+        SearchSpaceError: An option is wrong, or a file of the gate has mistakes.
+    """
+    gate: Gate = _build(GATES[part.kind], part)
+    return gate
+
+
 def build_bench(space: SearchSpace, progress: Progress) -> Bench:
-    gates: tuple[Gate, ...] = tuple(_build(GATES[part.kind], part) for part in space.gates)
     return Bench(
         space=space,
         launcher=build_launcher(space),
         connect=connect,
-        gates=gates,
+        gates=tuple(map(build_gate, space.gates)),
         workloads=tuple(closed_loop(spec) for spec in space.workloads),
         clock=SystemClock(),
         progress=progress,

@@ -192,8 +192,12 @@ def _sentence(error: ValidationError) -> str:
 
 def whitespace_share(text: str) -> float:
     """Share of a JSON text that is blank between its values."""
-    between = _STRINGS.sub("", text)
-    return sum(character.isspace() for character in between) / max(1, len(text))
+    return count_blanks(text) / max(1, len(text))
+
+
+def count_blanks(text: str) -> int:
+    """Count the blanks of a JSON text that are in none of its strings."""
+    return sum(character.isspace() for character in _STRINGS.sub("", text))
 
 
 def shown(text: str | None) -> str:

@@ -1,10 +1,12 @@
 """Judges answers that are text: JSON to a schema, or plain words."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from autotune.gates.answers import (
     PASSED,
+    count_blanks,
     failed,
     find_empty,
     find_garbled,
@@ -39,14 +41,20 @@ def judge_json(reply: ChatReply, request: ChatRequest, *, schema: Mapping[str, A
     if violation is not None:
         return failed("schema_violation", f"{violation} in {shown(content)}")
     share = whitespace_share(content)
-    if share > PADDED_SHARE:
+    if share > PADDED_SHARE or _wider_than_written(content, value):
         return CaseResult(
             id="",
             verdict="pass",
             reason="padded",
-            why=f"{share:.0%} of the JSON are blanks: they are counted as output tokens",
+            why=f"whitespace share {share:.0%}: blanks are counted as output tokens",
         )
     return PASSED
+
+
+def _wider_than_written(content: str, value: Any) -> bool:
+    """Compare with the widest form that people write: a line a value, four blanks a level."""
+    widest = json.dumps(value, indent=4, ensure_ascii=False)
+    return count_blanks(content) > count_blanks(widest) + 1
 
 
 def judge_text(reply: ChatReply, request: ChatRequest) -> CaseResult:

@@ -23,7 +23,14 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a gate found. `score` is the share of cases that passed (0..1)."""
+    """What a gate found. `score` is the share of cases that passed (0..1).
+
+    threshold: the score that is due; against a baseline: the baseline's, less the margin
+    note: what is no reason to reject, but worth knowing
+    answers: what was said to each question, where later answers are compared with it
+    compared: how the comparison with the baseline came out, where that decides
+    signals: further results by name, numbers and versions
+    """
 
     gate: str
     moment: str
@@ -32,6 +39,15 @@ class Verdict:
     threshold: float
     cases: tuple[CaseResult, ...] = ()
     remedy: str | None = None
+    note: str = ""
+    compared: str = ""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    signals: Mapping[str, float | str] = field(default_factory=dict)
+
+    @property
+    def set_up_wrong(self) -> bool:
+        """Whether the server refuses such requests for good: no change of knobs heals that."""
+        return any(case.verdict == "setup_error" for case in self.cases)
 
     @property
     def reason(self) -> str:
@@ -39,7 +55,21 @@ class Verdict:
         harmless = ("pass", "inconclusive")
         failed = next((case for case in self.cases if case.verdict not in harmless), None)
         detail = "" if failed is None else f": {failed.id}: {failed.why or failed.reason}"
-        return f"{self.gate} {self.score:.0%} < {self.threshold:.0%} ({self.moment}){detail}"
+        measure = self.compared or f"{self.score:.0%} < {self.threshold:.0%}"
+        return f"{self.gate} {measure} ({self.moment}){detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What the gates found of the baseline: what other configurations are held against."""
+
+    verdicts: tuple[Verdict, ...] = ()
+
+    def verdict(self, gate: str, moment: str) -> Verdict | None:
+        """Find the same gate at the same moment, or else at the latest one before."""
+        own = [verdict for verdict in self.verdicts if verdict.gate == gate]
+        same = [verdict for verdict in own if verdict.moment == moment]
+        return (same or own or [None])[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,18 @@ def probe_health(base_url: str, *, timeout_s: float = _CONTROL_TIMEOUT_S) -> int
     return None if response is None else response.status_code
 
 
+def is_there(base_url: str, *, timeout_s: float = _CONTROL_TIMEOUT_S) -> bool:
+    """Tell whether anything at all listens there, whatever it says."""
+    try:
+        with _client(base_url, None, timeout_s) as http:
+            http.get("/health")
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, UnicodeError):
+        return False
+    except httpx.HTTPError:
+        return True
+    return True
+
+
 def probe_models(
     base_url: str, api_key: str | None, *, timeout_s: float = _CONTROL_TIMEOUT_S
 ) -> tuple[dict[str, Any], ...] | None:
@@ -134,7 +146,7 @@ def _client(base_url: str, api_key: str | None, timeout_s: float) -> httpx.Clien
         headers=_headers(api_key),
         timeout=timeout_s,
         trust_env=False,
-        verify=_NO_TLS,
+        verify=_trust(base_url),
     )
 
 
@@ -145,8 +157,12 @@ def _async_client(base_url: str, api_key: str | None, timeout_s: float) -> httpx
         timeout=timeout_s,
         limits=httpx.Limits(max_connections=None),
         trust_env=False,
-        verify=_NO_TLS,
+        verify=_trust(base_url),
     )
+
+
+def _trust(base_url: str) -> ssl.SSLContext | bool:
+    return True if base_url.startswith("https:") else _NO_TLS
 
 
 def _headers(api_key: str | None) -> dict[bytes, bytes]:
@@ -159,8 +175,9 @@ def _headers(api_key: str | None) -> dict[bytes, bytes]:
 
 def _get_now(url: str, api_key: str | None, timeout_s: float) -> httpx.Response | None:
     try:
-        with _client("", api_key, timeout_s) as http:
-            return http.get(url)
+        parts = httpx.URL(url)
+        with _client(url[: -len(parts.raw_path)], api_key, timeout_s) as http:
+            return http.get(parts.raw_path.decode())
     except httpx.HTTPError:
         return None
 
