@@ -5,6 +5,7 @@
     ├── SearchSpaceError   you fix the file                  exit 2
     ├── StudyError         you pick or move a study          exit 2
     ├── BaselineError      nothing usable can be measured    exit 1
+    │   └── BaselineSetupError  you add a setting to the file exit 2
     ├── HostError          this host cannot run trials       exit 3
     └── TrialError         this trial failed, the study goes on
         ├── LaunchError        the server never became ready
@@ -58,6 +59,12 @@ class BaselineError(AutotuneError):
     """The baseline does not start or does not pass its gates, so nothing can be compared with it."""
 
     exit_code = 1
+
+
+class BaselineSetupError(BaselineError):
+    """The baseline's answers show that a fixed setting is missing, a parser for example."""
+
+    exit_code = 2
 
 
 class HostError(AutotuneError):

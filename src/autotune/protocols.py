@@ -9,7 +9,7 @@ from autotune.model.chat import ChatReply, ChatRequest
 from autotune.model.host import RunningServer
 from autotune.model.knob import Value
 from autotune.model.measurement import LevelRun
-from autotune.model.outcome import Trial, Verdict
+from autotune.model.outcome import Reference, Trial, Verdict
 from autotune.model.results import Results
 from autotune.model.serving_config import ServingConfig
 
@@ -49,6 +49,9 @@ class Launcher(Protocol):
 class Client(Protocol):
     """A connection to one server."""
 
+    @property
+    def server(self) -> RunningServer: ...
+
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Ask once. Never raises for what the server does: the reply says what broke."""
 
@@ -65,8 +68,21 @@ class Gate(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def check(self, client: Client, *, moment: str) -> Verdict:
-        """Judge the server at one moment of its life: `cold`, `warm`, `load` or `after`."""
+    @property
+    def moments(self) -> frozenset[str]:
+        """When it is asked: `cold`, `warm`, `load`, `after`, and `final` for what enters the front."""
+
+    @property
+    def strict_cold(self) -> bool:
+        """Whether wrong answers to the first requests reject, although later ones are right."""
+
+    async def check(
+        self, client: Client, *, moment: str, reference: Reference | None = None
+    ) -> Verdict:
+        """Judge the server at one moment of its life.
+
+        reference: what was found of the baseline; None where this is the baseline, or no study
+        """
 
 
 class Workload(Protocol):
@@ -85,6 +101,9 @@ class Workload(Protocol):
         Raises:
             MeasurementError: The server does not serve the load.
         """
+
+    def pressed(self, server: RunningServer) -> AbstractAsyncContextManager[None]:
+        """Keep the busiest level's requests in flight for the length of a block; nothing is measured."""
 
     async def run(self, server: RunningServer, *, concurrency: int, repeat: int) -> LevelRun:
         """Load the server once at one level. Fresh prompts each repeat, equal for every server.

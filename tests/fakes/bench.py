@@ -138,8 +138,11 @@ class FakeGate:
     world: World
     name: str = "json_schema"
 
-    async def check(self, client: Any, *, moment: str) -> Verdict:
-        del client
+    strict_cold: bool = False
+    moments: frozenset[str] = frozenset(("cold", "warm", "load", "after"))
+
+    async def check(self, client: Any, *, moment: str, reference: Any = None) -> Verdict:
+        del client, reference
         bad = self.world.broken(self.world.config)
         case = CaseResult(
             id="one", verdict="fail" if bad else "pass", why="it is garbled" if bad else ""
@@ -163,6 +166,11 @@ class FakeWorkload:
     async def warm_up(self, server: RunningServer) -> list[LevelRun]:
         del server
         return []
+
+    @contextlib.asynccontextmanager
+    async def pressed(self, server: RunningServer) -> Any:
+        del server
+        yield
 
     async def run(self, server: RunningServer, *, concurrency: int, repeat: int) -> LevelRun:
         del server

@@ -33,7 +33,8 @@ def answer_question(question: ToolQuestion) -> Said:
 
 
 def find_question(asked: Asked) -> ToolQuestion | None:
-    return _KNOWN.get(_key(asked.body["messages"], asked.body.get("tools", ())))
+    messages = [message for message in asked.body["messages"] if message["role"] != "system"]
+    return _KNOWN.get(_key(messages, asked.body.get("tools", ())))
 
 
 def _key(messages: Any, tools: Any) -> str:

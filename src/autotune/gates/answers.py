@@ -84,6 +84,15 @@ def _find_refusal(reply: ChatReply) -> str | None:
     return None
 
 
+def is_missing(reply: ChatReply) -> bool:
+    """Say whether the server has no such endpoint; a model that it does not know is another thing."""
+    unknown = re.search(r"\bmodel\b", reply.problem or "", re.IGNORECASE)
+    return reply.status in _NO_ROUTE and unknown is None
+
+
+_NO_ROUTE = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
+
+
 def is_cut(reply: ChatReply, request: ChatRequest) -> bool:
     """Say whether the token budget ended the answer. `finish_reason` alone does not tell.
 

@@ -23,39 +23,39 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from autotune.gates.asking import Case, ask_all, conclude, is_hopeless
+from autotune.gates.asking import Case, ask_all, ask_one_by_one
 from autotune.gates.expectations import judge
 from autotune.gates.fixture_file import Fixture, read_fixtures
-from autotune.gates.options import check_asking, check_count, thinking_option
+from autotune.gates.options import Asking, check_count, thinking_option
 from autotune.model.chat import ChatRequest
-from autotune.model.outcome import CaseResult, Verdict
+from autotune.model.outcome import Reference, Verdict
 from autotune.protocols import Client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FixturesGate:
+class FixturesGate(Asking):
     """Your own questions with your own checks, from a file with one JSON object a line.
 
     file: the file
     calls: how often the file is asked
     threshold: share of the questions that must pass
-    thinking: turns thinking on or off by `enable_thinking` of the chat template; left out, the
-    template decides
+    not_worse_than_baseline: judge by the baseline instead: reject what is worse than it by more than
+    this share (0.1 is ten points) beyond doubt, by an exact test at 5 %
+    strict_cold: reject also where only the first request after the start goes wrong
+    finalist_calls: how often the file is asked again of what would enter the front; 0: not at all
+    thinking: turns thinking on or off by `enable_thinking` of the chat template, or asks `both`;
+    left out, the template decides
     max_tokens: budget of an answer whose line does not say; one that is cut is asked for once more
     with four times that
     concurrency: questions in flight
     """
 
     file: str
-    calls: int = 1
-    threshold: float = 1.0
-    thinking: bool | None = None
-    max_tokens: int = 256
     concurrency: int = 16
     _fixtures: tuple[Fixture, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_asking(self.calls, self.threshold, self.thinking, self.max_tokens)
+        Asking.__post_init__(self)
         check_count("concurrency", self.concurrency)
         # Read once: every configuration of a study answers the same questions.
         object.__setattr__(self, "_fixtures", read_fixtures(Path(self.file)))
@@ -64,21 +64,31 @@ class FixturesGate:
     def name(self) -> str:
         return "fixtures"
 
-    async def check(self, client: Client, *, moment: str) -> Verdict:
-        """Ask the whole file, time after time, until the verdict is clear."""
-        results: list[CaseResult] = []
-        for number in range(self.calls):
-            for batch in _batches(self._cases(number), self.concurrency):
+    async def check(
+        self, client: Client, *, moment: str, reference: Reference | None = None
+    ) -> Verdict:
+        """Ask the whole file, time after time, until the verdict is clear; cold, its first line."""
+        if moment == "cold":
+            results = await ask_one_by_one(client, self._cases(0)[:1])
+            return self.rule.conclude(self.name, moment, results, reference=reference)
+        results = []
+        calls = self.rounds(moment)
+        for number in range(calls):
+            cases = self._cases(number)
+            for batch in _batches(cases, self.concurrency):
                 results += await ask_all(client, batch)
-            still_to_come = len(self._fixtures) * (self.calls - 1 - number)
-            if is_hopeless(results, still_to_come=still_to_come, threshold=self.threshold):
+            if self.rule.is_hopeless(results, still_to_come=len(cases) * (calls - 1 - number)):
                 break
-        return conclude(self.name, moment, results, threshold=self.threshold)
+        return self.rule.conclude(self.name, moment, results, reference=reference)
 
     def _cases(self, number: int) -> list[Case]:
-        return [self._case(fixture, number) for fixture in self._fixtures]
+        return [
+            self._case(fixture, number, prefix, thinking)
+            for prefix, thinking in self.thinking_modes()
+            for fixture in self._fixtures
+        ]
 
-    def _case(self, fixture: Fixture, number: int) -> Case:
+    def _case(self, fixture: Fixture, number: int, prefix: str, thinking: bool | None) -> Case:
         request = ChatRequest(
             messages=fixture.messages,
             max_tokens=fixture.max_tokens or self.max_tokens,
@@ -87,10 +97,12 @@ class FixturesGate:
             tools=fixture.tools,
             tool_choice=fixture.tool_choice,
             response_format=fixture.response_format,
-            extra=thinking_option(self.thinking),
+            extra=thinking_option(thinking),
         )
-        name = fixture.id if self.calls == 1 else f"{fixture.id}/{number + 1}"
-        return Case(id=name, request=request, judge=partial(judge, expected=fixture.expect))
+        name = fixture.id if number == 0 else f"{fixture.id}/{number + 1}"
+        return Case(
+            id=f"{prefix}{name}", request=request, judge=partial(judge, expected=fixture.expect)
+        )
 
 
 def _batches(cases: Sequence[Case], size: int) -> list[Sequence[Case]]:

@@ -3,16 +3,24 @@
 It sends `response_format`: vLLM dropped `guided_json`, which a server takes and ignores.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from autotune.gates.asking import Case, ask_all, conclude, is_hopeless
-from autotune.gates.options import check_asking, thinking_option
+from autotune.gates.asking import Case, ask_in_rounds, ask_one_by_one
+from autotune.gates.long_context import long_context
+from autotune.gates.options import (
+    LONG_CONTEXT_TOKENS,
+    SAMPLED,
+    Asking,
+    check_choices,
+    check_count,
+    thinking_option,
+)
 from autotune.gates.text_answers import judge_json
-from autotune.model.chat import ChatRequest
-from autotune.model.outcome import CaseResult, Verdict
+from autotune.model.chat import ChatRequest, Endpoint
+from autotune.model.outcome import CaseResult, Reference, Verdict
 from autotune.protocols import Client
 
 _NAMES = ("Ada", "Bo", "Chidi", "Dana", "Emil", "Fay", "Goro", "Hana")
@@ -65,63 +73,128 @@ _QUESTIONS = (
 )
 
 
+ENDPOINTS: tuple[Endpoint, ...] = ("chat", "responses")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonSchemaGate:
+class JsonSchemaGate(Asking):
     """JSON to a strict schema: nested objects, arrays, enums and bounds, whole and streamed.
 
     calls: rounds of the 8 questions, each round in other words
     threshold: share of the questions that must pass
-    thinking: turns thinking on or off by `enable_thinking` of the chat template; left out, the
-    template decides. Thoughts count against max_tokens.
+    not_worse_than_baseline: judge by the baseline instead: reject what is worse than it by more than
+    this share (0.1 is ten points) beyond doubt, by an exact test at 5 %
+    strict_cold: reject also where only the first request after the start goes wrong
+    finalist_calls: rounds that are asked again of what would enter the front; 0: none
+    thinking: turns thinking on or off by `enable_thinking` of the chat template, or asks `both`;
+    left out, the template decides. Thoughts count against max_tokens.
     max_tokens: budget of an answer; one that is cut is asked for once more with four times that
+    endpoints: interfaces that are asked, of chat and responses; one that the server does not have
+    is inconclusive
+    long_context: tokens before one question, asked once after the load, at most a third of what the
+    server takes; 0: none
     """
 
-    calls: int = 1
-    threshold: float = 1.0
-    thinking: bool | None = None
-    max_tokens: int = 256
+    endpoints: tuple[Endpoint, ...] = ("chat",)
+    long_context: int = LONG_CONTEXT_TOKENS
 
     def __post_init__(self) -> None:
-        check_asking(self.calls, self.threshold, self.thinking, self.max_tokens)
+        Asking.__post_init__(self)
+        check_choices("endpoints", self.endpoints, ENDPOINTS)
+        check_count("long_context", self.long_context, least=0)
 
     @property
     def name(self) -> str:
         return "json_schema"
 
-    async def check(self, client: Client, *, moment: str) -> Verdict:
-        """Ask round after round, until the verdict is clear."""
-        results: list[CaseResult] = []
-        for number in range(self.calls):
-            cases = self._cases(number)
-            results += await ask_all(client, cases)
-            still_to_come = len(cases) * (self.calls - 1 - number)
-            if is_hopeless(results, still_to_come=still_to_come, threshold=self.threshold):
-                break
-        return conclude(self.name, moment, results, threshold=self.threshold)
+    async def check(
+        self, client: Client, *, moment: str, reference: Reference | None = None
+    ) -> Verdict:
+        """Ask round after round, until the verdict is clear; cold, the very first request alone."""
+        if moment == "cold":
+            results = await ask_one_by_one(client, self._cases(0, moment, client)[:1])
+        else:
+            rounds = [
+                partial(self._round, number=number, moment=moment, client=client)
+                for number in range(self.rounds(moment))
+            ]
+            results = await ask_in_rounds(client, rounds, self.rule)
+        return self.rule.conclude(self.name, moment, results, reference=reference)
 
-    def _cases(self, number: int) -> list[Case]:
+    def _round(
+        self, asked: Sequence[CaseResult], *, number: int, moment: str, client: Client
+    ) -> list[Case]:
+        del asked
+        return self._cases(number, moment, client)
+
+    def _cases(self, number: int, moment: str, client: Client) -> list[Case]:
         name = _NAMES[number % len(_NAMES)]
-        return [
-            self._case(kind, schema, text.format(name=name), number, stream=stream)
+        cases = [
+            self._case(
+                f"{prefix}{kind}",
+                schema,
+                (_user(text.format(name=name)),),
+                number,
+                stream=stream,
+                extra=thinking_option(thinking),
+                endpoint=endpoint,
+            )
+            for endpoint in self.endpoints
+            for prefix, thinking in self.thinking_modes()
             for kind, schema, text in _QUESTIONS
             for stream in (False, True)
         ]
+        if number:
+            return cases
+        _, schema, text = _QUESTIONS[0]
+        question = _user(text.format(name=name))
+        prefix, thinking = self.thinking_modes()[0]
+        extra = thinking_option(thinking)
+        if moment == "load":
+            # Drafts that hold at temperature 0 may garble what is sampled.
+            cases.append(
+                self._case(
+                    f"{prefix}sampled", schema, (question,), 0, stream=True, extra=extra, warm=True
+                )
+            )
+        if moment == "after" and self.long_context:
+            long = (long_context(self.long_context, client.server), question)
+            cases.append(
+                self._case(f"{prefix}long_context", schema, long, 0, stream=True, extra=extra)
+            )
+        return cases
 
     def _case(
-        self, kind: str, schema: Mapping[str, Any], text: str, number: int, *, stream: bool
+        self,
+        kind: str,
+        schema: Mapping[str, Any],
+        messages: tuple[Mapping[str, Any], ...],
+        number: int,
+        *,
+        stream: bool,
+        extra: Mapping[str, Any],
+        endpoint: Endpoint = "chat",
+        warm: bool = False,
     ) -> Case:
         request = ChatRequest(
-            messages=({"role": "user", "content": text},),
+            messages=messages,
             max_tokens=self.max_tokens,
+            temperature=SAMPLED if warm else 0.0,
             stream=stream,
             response_format={
                 "type": "json_schema",
-                "json_schema": {"name": kind, "schema": schema, "strict": True},
+                "json_schema": {"name": kind.split("/")[-1], "schema": schema, "strict": True},
             },
-            extra=thinking_option(self.thinking),
+            extra=extra,
+            endpoint=endpoint,
         )
+        place = "" if endpoint == "chat" else f"{endpoint}/"
         return Case(
-            id=f"{kind}/{'stream' if stream else 'whole'}/{number + 1}",
+            id=f"{place}{kind}/{'stream' if stream else 'whole'}/{number + 1}",
             request=request,
             judge=partial(judge_json, schema=schema),
         )
+
+
+def _user(text: str) -> Mapping[str, Any]:
+    return {"role": "user", "content": text}

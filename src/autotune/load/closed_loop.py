@@ -4,7 +4,8 @@ The same prompts in the same order for every configuration, exact lengths both w
 a closed loop cannot show is how long a queue grows when requests come at their own rate.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -13,6 +14,7 @@ from autotune.errors import MeasurementError
 from autotune.load.driver import Drive, Patience, drive
 from autotune.load.engine import UsageWatch, fetch_counters
 from autotune.load.plan import Plan
+from autotune.load.pressure import pressure
 from autotune.load.prompts import Corpus, PromptKey, tokenize_corpus
 from autotune.load.report import Outside, level_run
 from autotune.load.self_check import NO_LIMITS, ClientLimits
@@ -28,6 +30,8 @@ from autotune.model.presets import default_requests
 from autotune.model.search_space import WorkloadSpec
 
 WARM_UP_OUTPUT_TOKENS = 64
+PRESSED_ROUNDS = 2
+"""Requests of a slot until it begins again; new prompts would make the prefill as heavy as ever."""
 SHORTEST_STALL_S = 20.0
 SHORTEST_DEADLINE_S = 60.0
 """Floors on the wall: a server may run faster than the clock, but our own client does not."""
@@ -93,6 +97,26 @@ class ClosedLoop:
             output_tokens=self.spec.output_tokens,
         )
         return await self._pass(server, plan, self.limits)
+
+    @contextlib.asynccontextmanager
+    async def pressed(self, server: RunningServer) -> AsyncIterator[None]:
+        """Keep the busiest level in flight for the length of a block; what is unfinished is dropped."""
+        busiest = max(self.levels)
+        plan = Plan(
+            key=self._key("pressed", busiest, 0),
+            requests=busiest * PRESSED_ROUNDS,
+            input_tokens=self.spec.input_tokens,
+            output_tokens=self.spec.output_tokens,
+        )
+        async with open_session(server) as session:
+            corpus = await self._corpus(session, server)
+            async with pressure(
+                session,
+                plan.bodies(corpus, server.served_model),
+                concurrency=busiest,
+                patience=self._patience(plan, server.time_scale),
+            ):
+                yield
 
     def _key(self, phase: str, concurrency: int, repeat: int) -> PromptKey:
         return PromptKey(

@@ -2,12 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
+
+Endpoint: TypeAlias = Literal["chat", "responses", "messages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """One chat completion. `extra` goes into the body as it is."""
+    """One question. `extra` goes into the body as it is.
+
+    endpoint: which of the server's interfaces is asked: /v1/chat/completions, /v1/responses or
+    /v1/messages
+    """
 
     messages: tuple[Mapping[str, Any], ...]
     max_tokens: int = 256
@@ -17,6 +23,7 @@ class ChatRequest:
     tool_choice: str | Mapping[str, Any] | None = None
     response_format: Mapping[str, Any] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    endpoint: Endpoint = "chat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

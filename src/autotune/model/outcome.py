@@ -69,7 +69,7 @@ class Reference:
         """Find the same gate at the same moment, or else at the latest one before."""
         own = [verdict for verdict in self.verdicts if verdict.gate == gate]
         same = [verdict for verdict in own if verdict.moment == moment]
-        return (same or own or [None])[-1]
+        return next(reversed(same or own), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autotune.errors import BaselineError, HostError, StudyError
+from autotune.errors import HostError, StudyError
 from autotune.model.host import HostFacts
 from autotune.model.knob import Value
 from autotune.model.measurement import geometric_mean
@@ -17,6 +17,7 @@ from autotune.model.results import Member, Results
 from autotune.model.search_space import SearchSpace
 from autotune.protocols import Exporter
 from autotune.system.files import held, make_folder, read_json, write_json, write_whole
+from autotune.tuning.baseline import baseline_trouble, reference_of
 from autotune.tuning.records import (
     RECORD,
     read_record,
@@ -102,12 +103,14 @@ class Study:
             except GridExhaustedError as error:
                 self.bench.progress.emit("exhausted", reason=error.message)
                 return
-            trial = self._try(search, number, values)
+            trial = self._try(search, number, values, self._bench(search, trials))
             trials[number] = trial
             self._export(trials)
             self._require_baseline(search, trials)
 
-    def _try(self, search: OptunaSearch, number: int, values: Mapping[str, Value]) -> Trial:
+    def _try(
+        self, search: OptunaSearch, number: int, values: Mapping[str, Value], bench: Bench
+    ) -> Trial:
         """Run one trial, write it down, then tell it."""
         folder = trial_folder(self.place.folder, number)
         make_folder(folder)
@@ -119,7 +122,7 @@ class Study:
             command=config.command(),
         )
         try:
-            trial = self.attempt(number, values, self.bench, folder)
+            trial = self.attempt(number, values, bench, folder)
             trouble = host_trouble(trial)
             if trouble is not None:
                 raise trouble
@@ -224,22 +227,19 @@ class Study:
         trial = None if number is None else trials.get(number)
         if trial is None:
             return
-        match trial.outcome:
-            case Failed() as failed:
-                raise BaselineError(
-                    f"the baseline could not be measured ({failed.family}): {failed.message}",
-                    hint=_ways_out(failed),
-                )
-            case Rejected() as rejected:
-                remedy = rejected.verdict.remedy or (
-                    "Correct the fixed settings, or judge less strictly under `gates`."
-                )
-                raise BaselineError(
-                    f"the baseline does not pass its gate: {rejected.verdict.reason}",
-                    hint=f"{remedy} Then start over with --fresh.",
-                )
-            case Measured() | Interrupted():
-                return
+        trouble = baseline_trouble(trial, self.bench.space)
+        if trouble is not None:
+            raise trouble
+
+    def _bench(self, search: OptunaSearch, trials: Mapping[int, Trial]) -> Bench:
+        """Give the gates what is known already, read from the records after a restart."""
+        number = search.baseline_number()
+        usable = [trial.usable for trial in trials.values()]
+        return replace(
+            self.bench,
+            reference=reference_of(None if number is None else trials.get(number)),
+            rivals=tuple(outcome.measurement for outcome in usable if outcome is not None),
+        )
 
     def _out_of_time(self) -> bool:
         deadline = self.budget.deadline
@@ -294,12 +294,6 @@ class Study:
                 return {**common, "family": failed.family, "reason": failed.message}
             case Interrupted():
                 return common
-
-
-def _ways_out(failed: Failed) -> str:
-    remedy = failed.remedy or "Its log says more."
-    log = "" if failed.log is None or failed.log in remedy else f" Log: {failed.log}."
-    return f"{remedy}{log} Then start over with --fresh."
 
 
 def results_of(

@@ -10,7 +10,7 @@ import uvloop
 
 from autotune.diagnosis import diagnose, message_of, unheeded
 from autotune.errors import HostError, MeasurementError, ServerExitedError, TrialError
-from autotune.model.diagnosis import FAMILIES, ServerFacts
+from autotune.model.diagnosis import FAMILIES
 from autotune.model.host import RunningServer
 from autotune.model.knob import Value
 from autotune.model.measurement import (
@@ -19,11 +19,21 @@ from autotune.model.measurement import (
     Measurement,
     geometric_mean,
 )
-from autotune.model.outcome import Failed, Measured, Outcome, Rejected, Trial, Verdict
+from autotune.model.outcome import (
+    Failed,
+    Measured,
+    Outcome,
+    Reference,
+    Rejected,
+    Trial,
+    Verdict,
+)
 from autotune.model.search_space import SearchSpace
 from autotune.protocols import Clock, Connector, Gate, Launcher, Progress, Workload
 from autotune.system.files import read_tail
 from autotune.system.openai_client import probe_health
+from autotune.tuning.finalists import is_finalist
+from autotune.tuning.interview import Interview
 
 PASS_ATTEMPTS = 3
 OTHER_PROMPTS = 1000
@@ -39,7 +49,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Everything a trial needs but the configuration."""
+    """Everything a trial needs but the configuration.
+
+    reference: what the gates found of the baseline; None until that is known
+    rivals: what is measured already, and may be on the front
+    """
 
     space: SearchSpace
     launcher: Launcher
@@ -48,6 +62,8 @@ class Bench:
     workloads: tuple[Workload, ...]
     clock: Clock
     progress: Progress
+    reference: Reference | None = None
+    rivals: tuple[Measurement, ...] = ()
 
 
 @dataclass(slots=True)
@@ -157,67 +173,70 @@ class _Examination:
 
     async def outcome(self) -> Outcome:
         facts = diagnose(read_tail(Path(self.server.log))).facts
-        verdicts: list[Verdict] = []
-        rejected = await self._gate_cold(facts, verdicts)
-        if rejected is not None:
-            return rejected
-        measurement = await self._measure()
-        rejected = await self._gate("after", facts, verdicts, measurement)
-        if rejected is not None:
-            return rejected
-        healed = tuple(
-            f"failed at first, then healed: {verdict.reason}"
-            for verdict in verdicts
-            if not verdict.passed
-        )
+        interview = self._interview()
+        rejecting, measurement = await self._question_and_measure(interview)
+        if rejecting is not None:
+            return Rejected(
+                verdict=rejecting,
+                facts=facts,
+                verdicts=tuple(interview.verdicts),
+                measurement=measurement,
+            )
+        if measurement is None:
+            raise AssertionError("unreachable")  # pragma: no cover
         warnings = tuple(warning for run in measurement.runs for warning in run.warnings)
         return Measured(
             measurement=measurement,
             facts=facts,
-            verdicts=tuple(verdicts),
+            verdicts=tuple(interview.verdicts),
             violations=violations(self.bench.space, measurement),
-            warnings=(*healed, *warnings),
+            warnings=(*interview.notes(), *warnings),
         )
 
-    async def _gate_cold(self, facts: ServerFacts, verdicts: list[Verdict]) -> Rejected | None:
-        """Judge the first answers; what fails cold is asked again, and only that rejects.
+    def _interview(self) -> Interview:
+        bench = self.bench
+        return Interview(
+            server=self.server,
+            gates=bench.gates,
+            workloads=bench.workloads,
+            connect=bench.connect,
+            reference=bench.reference,
+            enter=lambda moment: self._enter("gates", moment=moment),
+            require_alive=self._require_alive,
+        )
 
-        The very first structured answer after a start can be wrong and the next one right.
-        """
-        first = await self._gate("cold", facts, verdicts, None)
-        if first is None:
-            return None
-        return await self._gate("again", facts, verdicts, None)
+    async def _question_and_measure(
+        self, interview: Interview
+    ) -> tuple[Verdict | None, Measurement | None]:
+        rejecting = await interview.ask("cold")
+        if rejecting is not None:
+            return rejecting, None
+        for workload in self.bench.workloads[:1]:
+            await self._warm_up(workload)
+        rejecting = await interview.ask("warm")
+        if rejecting is not None:
+            return rejecting, None
+        measurement = await self._measure()
+        rejecting = await interview.ask_under_load() or await interview.ask("after")
+        if rejecting is None and self._enters_the_front(measurement):
+            rejecting = await interview.ask("final")
+        return rejecting, measurement
 
-    async def _gate(
-        self,
-        moment: str,
-        facts: ServerFacts,
-        verdicts: list[Verdict],
-        measurement: Measurement | None,
-    ) -> Rejected | None:
-        if not self.bench.gates:
-            return None
-        self._enter("gates", moment=moment)
-        async with self.bench.connect(self.server) as client:
-            for gate in self.bench.gates:
-                verdict = await gate.check(client, moment=moment)
-                self._require_alive()
-                verdicts.append(verdict)
-                if not verdict.passed:
-                    return Rejected(
-                        verdict=verdict,
-                        facts=facts,
-                        verdicts=tuple(verdicts),
-                        measurement=measurement,
-                    )
-        return None
+    def _enters_the_front(self, measurement: Measurement) -> bool:
+        space = self.bench.space
+        return not violations(space, measurement) and is_finalist(
+            measurement, self.bench.rivals, space.objectives
+        )
+
+    async def _warm_up(self, workload: Workload) -> None:
+        self._enter("warm_up", workload=workload.name)
+        await self._guarded(workload.warm_up(self.server))
 
     async def _measure(self) -> Measurement:
         runs: list[LevelRun] = []
-        for workload in self.bench.workloads:
-            self._enter("warm_up", workload=workload.name)
-            await self._guarded(workload.warm_up(self.server))
+        for number, workload in enumerate(self.bench.workloads):
+            if number:
+                await self._warm_up(workload)
             for repeat in range(self.bench.space.repeats):
                 for concurrency in workload.levels:
                     self._enter(
