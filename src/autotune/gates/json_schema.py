@@ -17,6 +17,7 @@ from autotune.gates.options import (
     check_choices,
     check_count,
     thinking_option,
+    ways,
 )
 from autotune.gates.text_answers import judge_json
 from autotune.model.chat import ChatRequest, Endpoint
@@ -141,8 +142,8 @@ class JsonSchemaGate(Asking):
             )
             for endpoint in self.endpoints
             for prefix, thinking in self.thinking_modes()
-            for kind, schema, text in _QUESTIONS
-            for stream in (False, True)
+            for place, (kind, schema, text) in enumerate(_QUESTIONS)
+            for stream in ways((False, True), place, moment)
         ]
         if number:
             return cases

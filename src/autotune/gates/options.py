@@ -64,6 +64,18 @@ class Asking:
         return (("", self.thinking),)
 
 
+def ways(streams: Sequence[bool], place: int, moment: str) -> Sequence[bool]:
+    """Choose how a question is asked: whole, streamed or both.
+
+    Under load every other question is asked whole and the rest streamed, after it the other way
+    round: the two together ask everything once, in the time of one pass.
+    """
+    if moment not in ("load", "after"):
+        return streams
+    start = (place + (moment == "after")) % 2
+    return streams[start : start + 1]
+
+
 def check_asking(calls: object, threshold: object, thinking: object, max_tokens: object) -> None:
     """Check what every gate that asks questions has.
 

@@ -15,6 +15,7 @@ from autotune.gates.options import (
     check_choices,
     check_count,
     thinking_option,
+    ways,
 )
 from autotune.gates.tool_answers import ExpectedCalls, judge_calls, judge_no_call, judge_parallel
 from autotune.gates.tool_cases import ToolQuestion, questions
@@ -86,8 +87,8 @@ class ToolCallsGate(Asking):
             self._case(question, number, stream=stream, able=able, way=(endpoint, *mode))
             for endpoint in self.endpoints
             for mode in self.thinking_modes()
-            for question in chosen
-            for stream in question.streams
+            for place, question in enumerate(chosen)
+            for stream in ways(question.streams, place, moment)
         ]
         first = next((question for question in chosen if question.tool is not None), None)
         if number or first is None:
