@@ -69,9 +69,7 @@ class Gated:
         }
 
 
-def gate_server(
-    url: str, *, model: str | None, gates: str | None, fixtures: Path | None
-) -> Gated:
+def gate_server(url: str, *, model: str | None, gates: str | None, fixtures: Path | None) -> Gated:
     """Ask a running server.
 
     Raises:

@@ -208,7 +208,9 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     """Print what the gates found: a line each, and every question that did not come out right."""
     for found in verdicts:
         passed = "passed" if found.passed else "failed"
-        lines = [f"{found.gate}: {passed}, {found.score:.0%} of the questions ({found.threshold:.0%} due)"]
+        lines = [
+            f"{found.gate}: {passed}, {found.score:.0%} of the questions ({found.threshold:.0%} due)"
+        ]
         lines += [
             f"  {case.id}: {case.verdict}: {case.reason}: {case.why}"
             for case in found.cases

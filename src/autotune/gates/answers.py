@@ -20,6 +20,7 @@ from autotune.model.outcome import CaseResult
 RUNAWAY_WHITESPACE = 40
 """Blanks at the end of an unfinished answer that no indentation explains."""
 LONGEST_SHOWN = 120
+NO_CHARACTER = "\ufffd"
 
 PASSED = CaseResult(id="", verdict="pass")
 
@@ -130,6 +131,9 @@ def find_garbled(text: str) -> CaseResult | None:
     repeated = _REPETITION.search(tail)
     if repeated is not None and repeated.group(1).strip(" -=_.*#\n"):
         return failed("repeated_output", f"it ends in {shown(repeated.group(1))} over and over")
+    # The last one may be a character whose other bytes were cut off.
+    if NO_CHARACTER in text.rstrip()[:-1]:
+        return failed("garbled_output", f"bytes that are no characters: {shown(text)}")
     return None
 
 

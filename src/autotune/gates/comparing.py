@@ -1,4 +1,4 @@
-"""Holds a score against the baseline's: worse by more than the margin, or only unlucky?
+"""Holds a score against the baseline's: is it worse by more than luck explains.
 
 A model that gets 14 of 16 calls right on the baseline may get 13 right on the same server tomorrow.
 The test is exact for samples of any size: no normal approximation is used for a probability.

@@ -184,7 +184,11 @@ class JsonSchemaGate(Asking):
             stream=stream,
             response_format={
                 "type": "json_schema",
-                "json_schema": {"name": kind.split("/")[-1], "schema": schema, "strict": True},
+                "json_schema": {
+                    "name": kind.rsplit("/", maxsplit=1)[-1],
+                    "schema": schema,
+                    "strict": True,
+                },
             },
             extra=extra,
             endpoint=endpoint,

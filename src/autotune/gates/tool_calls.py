@@ -23,7 +23,6 @@ from autotune.model.chat import ChatReply, ChatRequest, Endpoint
 from autotune.model.outcome import CaseResult, Reference, Verdict
 from autotune.protocols import Client
 
-
 ENDPOINTS: tuple[Endpoint, ...] = ("chat", "responses", "messages")
 KINDS = tuple(question.kind for question in questions(0))
 

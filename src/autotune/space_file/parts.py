@@ -10,6 +10,12 @@ from autotune.space_file.place import UNREAD, Place
 from autotune.space_file.problems import choose, closest, listed, shortened
 
 DEFAULT_GATES = ("json_schema", "tool_calls")
+THOROUGH: Mapping[str, Mapping[str, object]] = {
+    "json_schema": {"finalist_calls": 6},
+    "equivalence": {},
+    "tool_calls": {"finalist_calls": 3},
+}
+"""`gates: thorough`: some 48 questions of each kind before a configuration enters the front."""
 DEFAULT_SAMPLER = "tpe"
 _TIME_OF_DAY = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
@@ -63,11 +69,17 @@ def read_gates(
     known: Mapping[str, frozenset[str]],
     must_exist: bool = True,
 ) -> tuple[Part, ...]:
-    """Read the gates. No such key means the default ones; a mapping lists all there are."""
+    """Read the gates. No such key means the default ones; a mapping lists all there are.
+
+    Two words stand for themselves: `none`, and `thorough` for the defaults with longer questioning
+    of what would enter the front.
+    """
     if place is None:
         return tuple(Part(kind=name) for name in DEFAULT_GATES)
     if place.word == "none":
         return ()
+    if place.word == "thorough":
+        return tuple(Part(kind=name, options=dict(options)) for name, options in THOROUGH.items())
     if place.blank:
         defaults = listed(DEFAULT_GATES)
         place.fail(

@@ -6,10 +6,9 @@ Left out: load, which needs stamps an order of magnitude sharper and has a clien
 
 import asyncio
 import contextlib
-import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
@@ -19,6 +18,8 @@ import httpx
 from autotune.model.chat import ChatReply, ChatRequest
 from autotune.model.host import RunningServer
 from autotune.system.chat_answer import LONGEST_PROBLEM, Answer, parse_json
+from autotune.system.other_answers import PATHS, read_reply
+from autotune.system.request_bodies import request_body
 
 SHORTEST_TIMEOUT_S = 10.0
 """Floor for servers that run faster than real time: our own client needs real seconds."""
@@ -40,21 +41,43 @@ class OpenAIClient:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Ask once. Never raises for what the server does: the reply says what broke."""
-        answer = Answer()
         began = time.perf_counter()
+        if request.endpoint == "chat":
+            reply = await self._chat(request)
+        else:
+            reply = await self._ask_other(request)
+        elapsed = (time.perf_counter() - began) * self.server.time_scale
+        return _redacted(replace(reply, latency_s=elapsed), self.server.api_key)
+
+    async def _chat(self, request: ChatRequest) -> ChatReply:
+        answer = Answer()
         try:
             async with asyncio.timeout(self.timeout_s):
                 await self._exchange(request, answer)
         except TimeoutError:
-            answer.problem = f"no complete answer within {self.timeout_s:g} s"
+            answer.problem = self._too_late()
         except httpx.HTTPError as error:
             answer.problem = _describe(error)
-        elapsed = (time.perf_counter() - began) * self.server.time_scale
-        return _redacted(replace(answer.reply(), latency_s=elapsed), self.server.api_key)
+        return answer.reply()
+
+    async def _ask_other(self, request: ChatRequest) -> ChatReply:
+        content = request_body(request, self.server.served_model)
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                response = await self._http.post(PATHS[request.endpoint], content=content)
+        except TimeoutError:
+            return ChatReply(status=0, problem=self._too_late())
+        except httpx.HTTPError as error:
+            return ChatReply(status=0, problem=_describe(error))
+        kind = response.headers.get("content-type", "")
+        return read_reply(request, response.status_code, kind, response.content)
+
+    def _too_late(self) -> str:
+        return f"no complete answer within {self.timeout_s:g} s"
 
     async def _exchange(self, request: ChatRequest, answer: Answer) -> None:
-        content = _body(request, self.server.served_model)
-        async with self._http.stream("POST", "/v1/chat/completions", content=content) as response:
+        content = request_body(request, self.server.served_model)
+        async with self._http.stream("POST", PATHS["chat"], content=content) as response:
             answer.begin(response, asked_for_stream=request.stream)
             async for chunk in response.aiter_bytes():
                 if answer.feed(chunk):
@@ -119,7 +142,7 @@ def probe_chat(
 ) -> ChatReply:
     """Ask for one token: the first real answer of a server."""
     message = {"role": "user", "content": "Hi"}
-    content = _body(ChatRequest(messages=(message,), max_tokens=1), model)
+    content = request_body(ChatRequest(messages=(message,), max_tokens=1), model)
     answer = Answer()
     began = time.perf_counter()
     try:
@@ -202,31 +225,6 @@ def _model_entries(response: httpx.Response | None) -> tuple[dict[str, Any], ...
     if not isinstance(data, list):
         return None
     return tuple(entry for entry in data if isinstance(entry, dict))
-
-
-def _body(request: ChatRequest, model: str) -> bytes:
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": request.messages,
-        "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "stream": request.stream,
-    }
-    if request.stream:
-        body["stream_options"] = {"include_usage": True}
-    if request.tools:
-        body["tools"] = request.tools
-    if request.tool_choice is not None:
-        body["tool_choice"] = request.tool_choice
-    if request.response_format is not None:
-        body["response_format"] = request.response_format
-    return json.dumps({**body, **request.extra}, default=_thawed).encode()
-
-
-def _thawed(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} cannot be sent as JSON")
 
 
 def _describe(error: httpx.HTTPError) -> str:

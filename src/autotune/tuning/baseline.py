@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 
 from autotune.errors import BaselineError, BaselineSetupError
-from autotune.model.outcome import Failed, Interrupted, Measured, Reference, Rejected, Trial, Verdict
+from autotune.model.outcome import (
+    Failed,
+    Interrupted,
+    Measured,
+    Reference,
+    Rejected,
+    Trial,
+    Verdict,
+)
 from autotune.model.search_space import SearchSpace
 
 FLAG_OF: Mapping[str, str] = {
@@ -16,7 +24,7 @@ FLAG_OF: Mapping[str, str] = {
 
 
 def reference_of(trial: Trial | None) -> Reference | None:
-    """What the gates found of the baseline, for later trials, also those of a later run."""
+    """Keep what the gates found of the baseline for later trials, also those of a later run."""
     outcome = None if trial is None else trial.outcome
     return Reference(verdicts=outcome.verdicts) if isinstance(outcome, Measured) else None
 
