@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from autotune.model.outcome import Verdict
+from autotune.model.outcome import Reference, Verdict
 from autotune.protocols import Gate
 from autotune.system.openai_client import connect
 from tests.fakes.replay_server import Asked, Recorded, ReplayServer
@@ -15,17 +15,23 @@ def check(
     *,
     moment: str = "warm",
     timeout_s: float = 20.0,
+    reference: Reference | None = None,
 ) -> Verdict:
     with ReplayServer(answer) as replay:
-        return check_at(gate, replay, moment=moment, timeout_s=timeout_s)
+        return check_at(gate, replay, moment=moment, timeout_s=timeout_s, reference=reference)
 
 
 def check_at(
-    gate: Gate, replay: ReplayServer, *, moment: str = "warm", timeout_s: float = 20.0
+    gate: Gate,
+    replay: ReplayServer,
+    *,
+    moment: str = "warm",
+    timeout_s: float = 20.0,
+    reference: Reference | None = None,
 ) -> Verdict:
     async def once() -> Verdict:
         async with connect(replay.running(), timeout_s=timeout_s) as client:
-            return await gate.check(client, moment=moment)
+            return await gate.check(client, moment=moment, reference=reference)
 
     return asyncio.run(once())
 

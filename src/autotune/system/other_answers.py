@@ -131,6 +131,8 @@ def _take_block(parts: _Parts, place: Any, block: Mapping[str, Any]) -> None:
             parts.reasoning.append(_text(block.get("thinking")) or "")
         case "tool_use":
             parts.call(place, name=block.get("name"), id=block.get("id"))
+        case _:
+            pass
 
 
 def _take_stream(parts: _Parts, endpoint: str, body: bytes) -> None:
@@ -168,6 +170,8 @@ def _take_response_event(parts: _Parts, event: Mapping[str, Any]) -> None:
             parts.ended = True
             for message in _objects([event.get("response")]):
                 _end_response(parts, message)
+        case _:
+            pass
 
 
 def _take_message_event(parts: _Parts, event: Mapping[str, Any]) -> None:
@@ -187,6 +191,8 @@ def _take_message_event(parts: _Parts, event: Mapping[str, Any]) -> None:
                 _end_message(parts, {**delta, "usage": event.get("usage")})
         case "message_stop":
             parts.ended = True
+        case _:
+            pass
 
 
 def _take_delta(parts: _Parts, place: Any, delta: Mapping[str, Any]) -> None:
@@ -197,6 +203,8 @@ def _take_delta(parts: _Parts, place: Any, delta: Mapping[str, Any]) -> None:
             parts.reasoning.append(_text(delta.get("thinking")) or "")
         case "input_json_delta":
             parts.call(place, more=delta.get("partial_json"))
+        case _:
+            pass
 
 
 def _texts(blocks: Any) -> list[str]:
