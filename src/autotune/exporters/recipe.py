@@ -132,6 +132,7 @@ def _provenance(results: Results, member: Member) -> dict[str, Any]:
         "vllm": None if facts is None else facts.vllm_version,
         "gpus": [] if host is None else list(host.gpus),
         "gates": {f"{v.gate} ({v.moment})": round(v.score, 4) for v in verdicts},
+        **{v.gate: dict(v.signals) for v in verdicts if v.signals},
     }
 
 
