@@ -28,6 +28,7 @@ def run_study(folder, **options):
         "enable_auto_tool_choice": True,
         "tool_call_parser": "hermes",
     }
+    del content["server"]["args"]["speculative_config"]
     content["knobs"] = {"max_num_batched_tokens": {"choices": [1024, 2048]}}
     content["baseline"] = {"max_num_batched_tokens": 1024}
     content["rules"] = []
