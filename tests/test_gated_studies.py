@@ -97,7 +97,9 @@ def test_a_resumed_study_holds_answers_against_the_baseline_of_its_records(tmp_p
     assert records(tmp_path)["cutlass"]["kind"] == "rejected"
 
 
-@pytest.mark.parametrize("gates", [{"tool_calls": {}}, {"tool_calls": {"not_worse_than_baseline": 0.1}}])
+@pytest.mark.parametrize(
+    "gates", [{"tool_calls": {}}, {"tool_calls": {"not_worse_than_baseline": 0.1}}]
+)
 def test_a_baseline_without_a_tool_parser_stops_the_study_with_the_remedy(tmp_path, gates):
     missing = {"enable_auto_tool_choice": False, "tool_call_parser": None}
 

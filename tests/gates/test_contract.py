@@ -56,9 +56,11 @@ def test_a_gate_is_called_as_the_file_calls_it(kind, gate):
 
 @pytest.mark.parametrize("kind", sorted(gates.GATES))
 def test_a_gate_is_documented_with_every_option(kind):
-    text = gates.GATES[kind].__doc__ or ""
+    gate: Any = gates.GATES[kind]
 
-    for option in dataclasses.fields(gates.GATES[kind]):
+    text = gate.__doc__ or ""
+
+    for option in dataclasses.fields(gate):
         if option.init:
             assert f"{option.name}: " in text
 
@@ -243,8 +245,8 @@ _json = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["choices", "message", "delta", "content", "tool_calls", "function", "index"]
-                + ["arguments", "name", "usage", "error", "finish_reason", "output", "type", "id"]
+                "choices message delta content tool_calls function index arguments name usage "
+                "error finish_reason output type id".split()
             ),
             inner,
             max_size=4,

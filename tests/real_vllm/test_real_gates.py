@@ -48,6 +48,10 @@ def verdicts(record, gate):
     return [v for v in record["outcome"]["verdicts"] if v["gate"] == gate]
 
 
+def warm_note(record):
+    return next(v for v in verdicts(record, "tool_calls") if v["moment"] == "warm")["note"]
+
+
 def test_required_calls_with_a_string_for_arguments_reject_and_json_passes(tmp_path):
     ended, records = run_study(tmp_path)
 
@@ -67,10 +71,11 @@ def test_relative_to_the_baseline_the_same_calls_pass_with_the_reason_shown(tmp_
     assert [record["outcome"]["kind"] for record in records] == ["measured", "measured"]
     for record in records:
         assert all(verdict["passed"] for verdict in verdicts(record, "json_schema"))
-        warm = next(v for v in verdicts(record, "tool_calls") if v["moment"] == "warm")
-        assert warm["passed"]
-        assert "the arguments of get_weather are a string" in warm["note"]
+        assert all(verdict["passed"] for verdict in verdicts(record, "tool_calls"))
         assert any("are a string" in warning for warning in record["outcome"]["warnings"])
-    assert "against the baseline's 0%" in warm["note"]
+    notes = [warm_note(record) for record in records]
+    assert all("the arguments of get_weather are a string" in note for note in notes)
+    assert "on the baseline" in notes[0]
+    assert "against the baseline's 0%" in notes[1]
     report = (tmp_path / "studies" / "cpu-smollm2" / "report.md").read_text()
     assert "the arguments of get_weather are a string" in report
