@@ -245,8 +245,23 @@ _json = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                "choices message delta content tool_calls function index arguments name usage "
-                "error finish_reason output type id".split()
+                [
+                    "choices",
+                    "message",
+                    "delta",
+                    "content",
+                    "tool_calls",
+                    "function",
+                    "index",
+                    "arguments",
+                    "name",
+                    "usage",
+                    "error",
+                    "finish_reason",
+                    "output",
+                    "type",
+                    "id",
+                ]
             ),
             inner,
             max_size=4,
