@@ -35,8 +35,7 @@ def baseline_trouble(trial: Trial, space: SearchSpace) -> BaselineError | None:
         case Failed() as failed:
             return BaselineError(
                 f"the baseline could not be measured ({failed.family}): {failed.message}",
-                hint=f"{failed.remedy or 'Its log says more.'} Log: {failed.log}. "
-                "Then start over with --fresh.",
+                hint=_ways_out(failed),
             )
         case Rejected() as rejected:
             return _gate_trouble(rejected.verdict, trial, space)
@@ -48,6 +47,12 @@ def baseline_trouble(trial: Trial, space: SearchSpace) -> BaselineError | None:
             return None if verdict is None else _gate_trouble(verdict, trial, space)
         case Interrupted():
             return None
+
+
+def _ways_out(failed: Failed) -> str:
+    remedy = failed.remedy or "Its log says more."
+    log = "" if failed.log is None or failed.log in remedy else f" Log: {failed.log}."
+    return f"{remedy}{log} Then start over with --fresh."
 
 
 def _gate_trouble(verdict: Verdict, trial: Trial, space: SearchSpace) -> BaselineError:
