@@ -10,7 +10,7 @@ from autotune.space_file.place import UNREAD, Place
 from autotune.space_file.problems import choose, closest, listed, shortened
 
 DEFAULT_GATES = ("json_schema", "tool_calls")
-DEFAULT_SAMPLER = "tpe"
+DEFAULT_SAMPLER = "serving"
 _TIME_OF_DAY = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
