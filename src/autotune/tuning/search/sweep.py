@@ -36,12 +36,17 @@ class Known:
     score: float = 0.0
 
 
-def next_step(grid: Grid, look_up: Callable[[Rows], Known]) -> Rows | None:
+def next_step(
+    grid: Grid, look_up: Callable[[Rows], Known], *, start: Rows | None = None
+) -> Rows | None:
     """Find the first step of the sweep that nobody has tried; None once there is nothing to do.
 
     Steps of a knob that are still running hold the sweep up, as the best of them is not known.
+
+    start: where it begins, unless at the baseline
     """
-    incumbent, best = grid.baseline, _score(look_up(grid.baseline))
+    incumbent = grid.baseline if start is None else start
+    best = _score(look_up(incumbent))
     for position in order(grid):
         tried: list[tuple[float, Rows]] = []
         waiting = False
