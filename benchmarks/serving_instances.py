@@ -136,7 +136,7 @@ class Instance:
             QWEN_NVFP4,
             acceptance=tuple(chance ** (1.25 * place) for place in range(1, 6)),
             draft_read_gb=QWEN_NVFP4.draft_read_gb * factor(0.3),
-            kv_bytes_per_token=QWEN_NVFP4.kv_bytes_per_token * 10 * factor(0.4),
+            kv_bytes_per_token=QWEN_NVFP4.kv_bytes_per_token * 5 * factor(0.4),
         )
         self.moe = np.concatenate([[1.0], factor(0.16, 3)])
         self.attention = np.concatenate([[1.0], factor(0.09, 2)])
@@ -155,7 +155,7 @@ class Instance:
         self.contention = rng.uniform(0.5, 1.5)
         self.weights_gib = rng.uniform(22, 45)
         self.activation_mib = rng.uniform(0.4, 1.6)
-        self.memory_end = rng.uniform(0.82, 0.95)
+        self.memory_end = rng.uniform(0.84, 0.97)
         self._draw_failures(rng)
         self._tables()
 
@@ -171,10 +171,11 @@ class Instance:
         self.pairs = [
             (("attention_backend", bad), (DRAFT, int(rng.integers(2, 5)))),
             ((DRAFT_BACKEND, int(rng.integers(0, 3))), ("moe_backend", int(order[2]))),
-            (("attention_backend", 3 - bad), ("kv_cache_dtype", 1)),
             (("compilation_config.cudagraph_mode", int(rng.integers(0, 2))), (DRAFT, 4)),
             (("max_num_partial_prefills", 3), ("async_scheduling", 1)),
         ]
+        if rng.random() < 0.4:
+            self.pairs.append((("attention_backend", 3 - bad), ("kv_cache_dtype", 1)))
         self.wrong_pairs = [
             (("async_scheduling", 1), (DRAFT, int(rng.integers(3, 5)))),
         ]
@@ -252,7 +253,7 @@ class Instance:
         draft = np.where(at[DRAFT] > 0, 4.0, 0.0)
         pool = number["gpu_memory_utilization"] * 122.0 - self.weights_gib - activation - graphs
         per_token = self.model.kv_bytes_per_token / 2**30 * np.where(at["kv_cache_dtype"], 0.5, 1)
-        return (pool - draft - 25.0) / (per_token * (PROMPT + ANSWER) * 2.2)
+        return (pool - draft - 25.0) / (per_token * (PROMPT + ANSWER) * 3.5)
 
     def _performance(
         self,

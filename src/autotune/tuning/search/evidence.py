@@ -36,10 +36,12 @@ class Start:
     """How one configuration came up. failures: how badly by kind, 0 to 1; a passed kind is 0.
 
     A kind that is absent was never reached: a server that did not start has no answers to judge.
+    doubt: the chance that a failure says nothing of the configuration
     """
 
     row: Rows
     failures: Mapping[str, float]
+    doubt: float = 0.0
 
     @property
     def good(self) -> bool:

@@ -91,10 +91,11 @@ class Fitter:
         found = []
         for kind in kinds:
             reached = [start for start in starts if kind in start.failures]
-            labels = np.array([_label(start.failures[kind]) for start in reached])
+            labels = np.array([_label(start, kind) for start in reached])
             if np.ptp(labels) > 0:
                 features = self.grid.features(np.stack([start.row for start in reached]))
-                noise = np.full(len(labels), _LABEL_NOISE)
+                doubt = np.array([start.doubt for start in reached])
+                noise = _LABEL_NOISE + 4.0 * doubt * (1.0 - doubt)
                 found.append(
                     self._fit(kind, features, labels, noise, generator, standardized=False)
                 )
@@ -141,6 +142,9 @@ def chance(feasibility: Sequence[Process], features: Numbers) -> Numbers:
     return total
 
 
-def _label(degree: float) -> float:
+def _label(start: Start, kind: str) -> float:
     """Grade a failure: an answer that is nearly right says less against a configuration."""
-    return 1.0 if degree <= 0 else -0.5 - 0.5 * min(degree, 1.0)
+    degree = start.failures[kind]
+    if degree <= 0:
+        return 1.0
+    return start.doubt - (1.0 - start.doubt) * (0.5 + 0.5 * min(degree, 1.0))

@@ -6,15 +6,16 @@ so each start shows a piece of the curve between throughput and TTFT instead of 
 Checking this stand-in on a real server, and confirming what is reported, is the caller's job.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
 from autotune.model.knob import Value
 from autotune.model.search_space import SearchSpace
-from autotune.tuning.search.evidence import DEFAULT_NOISE, STARTUP, Evidence, Point, Start, gains
+from autotune.tuning.search.evidence import DEFAULT_NOISE, STARTUP, Evidence, Point
+from autotune.tuning.search.flakiness import Attempts
 from autotune.tuning.search.grid import Grid, Numbers, Rows
 from autotune.tuning.search.models import LEAST_POINTS, Fitter, Models, chance
 from autotune.tuning.search.improvement import non_dominated
@@ -24,6 +25,7 @@ from autotune.tuning.search.sweep import Known, next_step
 SEQUENCES = "max_num_seqs"
 QUALITY = "quality"
 MOST_POINTS = 4
+BASELINE_ATTEMPTS = 2
 LADDER = (1.0, 3 / 8, 1 / 8)
 """Shares of the offered load that every start of the sweep measures."""
 _SHORTLIST = 80
@@ -92,6 +94,7 @@ class _Search:
     grid: Grid = field(init=False)
     fitter: Fitter = field(init=False)
     evidence: Evidence = field(default_factory=Evidence)
+    attempts: Attempts = field(default_factory=Attempts)
     found: list[LoadPoint] = field(default_factory=list)
     loads: "_Loads" = field(init=False)
 
@@ -105,10 +108,10 @@ class _Search:
         generator = np.random.default_rng([self.seed, number])
         server, models = self._next(generator)
         outcome = self.start(self.grid.values(server))
+        self.attempts.add(server, _failures(outcome))
+        self.evidence.starts = self.attempts.starts()
         if not callable(outcome):
-            self._failed(server, outcome)
             return
-        self.evidence.starts.append(Start(row=server, failures={STARTUP: 0.0, QUALITY: 0.0}))
         if models is None:
             for order, row in enumerate(self.loads.ladder(server)):
                 self._measure(number, order, row, outcome)
@@ -124,8 +127,8 @@ class _Search:
             return baseline, None
         step = next_step(self.grid, self._known(), start=self.loads.server(self.grid.baseline))
         if step is not None:
-            return step, None
-        taken = set(self.grid.keys(np.stack([start.row for start in self.evidence.starts])))
+            return self.grid.canonical(step[None])[0], None
+        taken = self.attempts.settled()
         feasible = self.evidence.feasible
         if len(feasible) < LEAST_POINTS:
             parents = self.grid.baseline[None]
@@ -139,17 +142,19 @@ class _Search:
 
     def _baseline(self) -> Rows | None:
         """Start the baseline with room for the whole load, else as it was declared."""
-        server = self.loads.server(self.grid.baseline)
-        tried = [start for start in self.evidence.starts if (start.row == server).all()]
-        if not tried:
+        server = self.grid.canonical(self.loads.server(self.grid.baseline)[None])[0]
+        failed = self.attempts.failed(server)
+        if not len(self.attempts):
             return server
-        if tried[-1].good or not self.loads.widened or len(self.evidence.starts) > len(tried):
+        if not failed or len(self.attempts) > 1 + (not self.loads.widened):
             return None
         # Once more, since it may have been chance: all points of the study depend on it.
-        if len(tried) == 1:
+        if failed < BASELINE_ATTEMPTS:
             return server
+        if not self.loads.widened:
+            return None
         self.loads.narrow()
-        return self._baseline()
+        return self.grid.canonical(self.loads.server(self.grid.baseline)[None])[0]
 
     def _servers(self, rows: Rows, taken: set[bytes]) -> Rows:
         """Turn points into the servers that would measure them, each once."""
@@ -185,13 +190,15 @@ class _Search:
         for point in self.evidence.points:
             key = grid.keys(self.loads.server(point.row)[None])[0]
             scores.setdefault(key, []).append(float(point.outcome.sum()))
-        states = {grid.keys(start.row[None])[0]: start.good for start in self.evidence.starts}
+        states = {grid.keys(start.row[None])[0] for start in self.evidence.starts}
 
         def look_up(row: Rows) -> Known:
             key = grid.keys(row[None])[0]
             if key in scores:
                 return Known(state="good", score=float(np.mean(scores[key])))
-            return Known(state="failed" if key in states else "unknown")
+            if key not in states or self.attempts.deserves_another(grid.canonical(row[None])[0]):
+                return Known(state="unknown")
+            return Known(state="failed")
 
         return look_up
 
@@ -240,9 +247,13 @@ class _Search:
         self.evidence.points.append(point)
         return point
 
-    def _failed(self, server: Rows, failure: Failure) -> None:
-        passed = {} if failure.family == STARTUP else {STARTUP: 0.0}
-        self.evidence.starts.append(Start(row=server, failures={**passed, failure.family: 1.0}))
+
+def _failures(outcome: Failure | Measure) -> dict[str, float]:
+    if callable(outcome):
+        return {STARTUP: 0.0, QUALITY: 0.0}
+    return {STARTUP: float(outcome.family == STARTUP)} | (
+        {} if outcome.family == STARTUP else {outcome.family: 1.0}
+    )
 
 
 class _Loads:
