@@ -47,10 +47,11 @@ def next_step(
     """
     incumbent = grid.baseline if start is None else start
     best = _score(look_up(incumbent))
-    for position in order(grid):
+    for position in (None, *order(grid)):
         tried: list[tuple[float, Rows]] = []
         waiting = False
-        for step in _legal(grid, steps(grid, incumbent, position)):
+        proposed = load_steps(grid, incumbent) if position is None else steps(grid, incumbent, position)
+        for step in _legal(grid, proposed):
             known = look_up(step)
             if known.state == "unknown":
                 return step
@@ -63,6 +64,34 @@ def next_step(
             if score > best:
                 incumbent, best = step, score
     return None
+
+
+def load_steps(grid: Grid, incumbent: Rows) -> Iterator[Rows]:
+    """Make room for every request of the load, then for their prompts as well.
+
+    What a baseline leaves too small hides what the categories do: a queue drowns every other effect.
+    """
+    names = [knob.name for knob in grid.knobs]
+    changed = incumbent
+    for name, need in (("max_num_seqs", _offered(grid)), ("max_num_batched_tokens", _prompts(grid))):
+        if name not in names:
+            continue
+        place = names.index(name)
+        numbers = [value for value in grid.knobs[place].values if isinstance(value, int)]
+        if len(numbers) < grid.sizes[place] or numbers[int(incumbent[place])] >= need:
+            continue
+        enough = [value for value in numbers if value >= need]
+        changed = changed.copy()
+        changed[place] = numbers.index(min(enough) if enough else max(numbers))
+        yield changed
+
+
+def _offered(grid: Grid) -> int:
+    return max(max(workload.concurrency) for workload in grid.space.workloads)
+
+
+def _prompts(grid: Grid) -> int:
+    return max(2 * workload.input_tokens for workload in grid.space.workloads)
 
 
 def order(grid: Grid) -> list[int]:
