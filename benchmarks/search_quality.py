@@ -28,9 +28,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import optuna
-
-from autotune.tuning.search import Failure, ServingSampler, run_search
-from autotune.tuning.search.distributions import distributions, snap
 from benchmarks.serving_instances import (
     CRASHED,
     STARTED,
@@ -39,6 +36,9 @@ from benchmarks.serving_instances import (
     pareto,
     volume,
 )
+
+from autotune.tuning.search import Failure, ServingSampler, run_search
+from autotune.tuning.search.distributions import distributions, snap
 
 TRIALS = 40
 HOURS = 4.5
@@ -179,7 +179,10 @@ def several_loads(run: Run, seed: int, *, wrong: float = 0.0, flaky: float = 0.0
             capped[column] = caps.index(in_flight)
             _, throughput, ttft = run.instance.truth(capped[None])
             halvings = math.log2(USERS / in_flight)
-            return run.measure((float(throughput[0]), float(ttft[0])), tilt * halvings)
+            seen: tuple[float, float] = run.measure(
+                (float(throughput[0]), float(ttft[0])), (tilt * halvings).tolist()
+            )
+            return seen
 
         return measure
 

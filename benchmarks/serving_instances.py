@@ -206,9 +206,7 @@ class Instance:
                         decodes=batch, draft_tokens=draft, context_tokens=int(batch * context)
                     )
                     self.step[kv, graph, wait, backend, draft, batch] = model.step_ms(load)
-        self.tokens = np.array(
-            [tokens_per_step(self.model.acceptance, draft) for draft in drafts]
-        )
+        self.tokens = np.array([tokens_per_step(self.model.acceptance, draft) for draft in drafts])
         self._prefill_tables()
 
     def _prefill_tables(self) -> None:

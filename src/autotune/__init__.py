@@ -1,10 +1,10 @@
 """Tunes how vLLM serves a model.
 
-    import autotune
-    from autotune.tuning.search import ServingSampler
+import autotune
+from autotune.tuning.search import ServingSampler
 
-    space = autotune.read_search_space("search_spaces/spark.yaml")
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=ServingSampler(space))
+space = autotune.read_search_space("search_spaces/spark.yaml")
+study = optuna.create_study(directions=["maximize", "minimize"], sampler=ServingSampler(space))
 """
 
 import typing

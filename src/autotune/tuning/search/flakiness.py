@@ -4,7 +4,7 @@ The same server failing twice says more than once; one that came up after a fail
 plays a part on this host, and casts doubt on every failure that was seen only once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from autotune.tuning.search.evidence import STARTUP, Start

@@ -40,9 +40,7 @@ class Process:
 
     def predict(self, features: Numbers) -> tuple[Numbers, Numbers]:
         """Give mean and standard deviation of the noise-free function."""
-        cross = _kernel(
-            _distances(self.features, features, self.weights[None], self.owners)[0]
-        )
+        cross = _kernel(_distances(self.features, features, self.weights[None], self.owners)[0])
         reduced = self.inverse @ cross
         mean = reduced.T @ self.whitened
         variance = self.scale * (1.0 - np.einsum("ij,ij->j", reduced, reduced))
@@ -71,9 +69,7 @@ def fit(
     candidates = _draws(int(owners.max()) + 1, len(targets), generator, previous)
     scores = _scores(features, owners, scaled, nu, candidates)
     best = candidates[int(np.argmax(scores))]
-    return condition(
-        features, owners, targets, noise, weights=best, offset=offset, spread=spread
-    )
+    return condition(features, owners, targets, noise, weights=best, offset=offset, spread=spread)
 
 
 def condition(

@@ -49,8 +49,7 @@ class Grid:
 
     def values(self, row: Rows) -> dict[str, Value]:
         return {
-            knob.name: knob.values[int(place)]
-            for knob, place in zip(self.knobs, row, strict=True)
+            knob.name: knob.values[int(place)] for knob, place in zip(self.knobs, row, strict=True)
         }
 
     def active(self, rows: Rows) -> Flags:

@@ -65,9 +65,9 @@ def expected_improvement(
     bound: Numbers,
     generator: np.random.Generator,
 ) -> Numbers:
-    """Expected growth of the volume that the points dominate above the bound, a column an objective.
+    """Expect so much growth of the volume that the points dominate above the bound.
 
-    One objective: expected improvement. Two: exact. More: exact over sampled cells of the volume.
+    A column an objective. One: expected improvement. Two: exact. More: averaged over random points.
     """
     front = points[non_dominated(points)]
     objectives = means.shape[1]

@@ -71,7 +71,9 @@ class Fitter:
         outcomes = np.stack([point.outcome for point in points])
         noise = np.stack([point.noise for point in points])
         metrics = tuple(
-            self._fit(f"metric {column}", features, outcomes[:, column], noise[:, column], generator)
+            self._fit(
+                f"metric {column}", features, outcomes[:, column], noise[:, column], generator
+            )
             for column in range(outcomes.shape[1])
         )
         front = np.stack([point.outcome for point in [*feasible, *supposed]])

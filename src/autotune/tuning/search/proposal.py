@@ -22,9 +22,7 @@ class GridExhaustedError(AutotuneError):
     """Every legal configuration of the grid was tried."""
 
 
-def propose(
-    grid: Grid, fitter: Fitter, evidence: Evidence, generator: np.random.Generator
-) -> Rows:
+def propose(grid: Grid, fitter: Fitter, evidence: Evidence, generator: np.random.Generator) -> Rows:
     """Decide what to try next.
 
     Raises:

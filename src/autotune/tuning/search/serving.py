@@ -52,11 +52,11 @@ class ServingSampler(BaseSampler):
     >>> _ = study.tell(baseline, [100.0, 2500.0])
     >>> changed = study.ask()
     >>> changed.params
-    {'moe_backend': 'cutlass', 'max_num_seqs': 4}
+    {'moe_backend': 'marlin', 'max_num_seqs': 8}
     >>> changed.set_constraint("startup", 1.0)
     >>> _ = study.tell(changed, state=optuna.trial.TrialState.PRUNED)
-    >>> study.ask().params["moe_backend"]
-    'marlin'
+    >>> study.ask().params
+    {'moe_backend': 'cutlass', 'max_num_seqs': 4}
     """
 
     def __init__(self, space: SearchSpace, *, seed: int | None = None) -> None:
@@ -122,4 +122,3 @@ class ServingSampler(BaseSampler):
         # The same seed draws other numbers for each trial, and the same ones after a resume.
         generator = np.random.default_rng([self._seed, trial.number])
         return dict(self._grid.values(propose(self._grid, self._fitter, evidence, generator)))
-

@@ -17,8 +17,8 @@ from autotune.model.search_space import SearchSpace
 from autotune.tuning.search.evidence import DEFAULT_NOISE, STARTUP, Evidence, Point
 from autotune.tuning.search.flakiness import Attempts
 from autotune.tuning.search.grid import Grid, Numbers, Rows
-from autotune.tuning.search.models import LEAST_POINTS, Fitter, Models, chance
 from autotune.tuning.search.improvement import non_dominated
+from autotune.tuning.search.models import LEAST_POINTS, Fitter, Models, chance
 from autotune.tuning.search.proposal import GridExhaustedError, acquisition, pool
 from autotune.tuning.search.sweep import Known, next_step
 
@@ -275,9 +275,9 @@ class _Loads:
 
     def narrow(self) -> None:
         """Give up on room for the whole load: the baseline does not start with it."""
-        assert self._column is not None
         self.widened = False
-        self._room = int(self._grid.baseline[self._column])
+        if self._column is not None:
+            self._room = int(self._grid.baseline[self._column])
 
     def server(self, rows: Rows) -> Rows:
         if self._column is None:

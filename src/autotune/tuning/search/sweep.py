@@ -50,7 +50,9 @@ def next_step(
     for position in (None, *order(grid)):
         tried: list[tuple[float, Rows]] = []
         waiting = False
-        proposed = load_steps(grid, incumbent) if position is None else steps(grid, incumbent, position)
+        proposed = (
+            load_steps(grid, incumbent) if position is None else steps(grid, incumbent, position)
+        )
         for step in _legal(grid, proposed):
             known = look_up(step)
             if known.state == "unknown":
@@ -73,7 +75,10 @@ def load_steps(grid: Grid, incumbent: Rows) -> Iterator[Rows]:
     """
     names = [knob.name for knob in grid.knobs]
     changed = incumbent
-    for name, need in (("max_num_seqs", _offered(grid)), ("max_num_batched_tokens", _prompts(grid))):
+    for name, need in (
+        ("max_num_seqs", _offered(grid)),
+        ("max_num_batched_tokens", _prompts(grid)),
+    ):
         if name not in names:
             continue
         place = names.index(name)
@@ -159,7 +164,8 @@ def _is_switch(grid: Grid, position: int) -> bool:
     if knob.name == DRAFT_LENGTH:
         return 0 in knob.values
     return any(
-        condition.name == knob.name and not all(condition.holds({knob.name: v}) for v in knob.values)
+        condition.name == knob.name
+        and not all(condition.holds({knob.name: v}) for v in knob.values)
         for other in grid.knobs
         for condition in other.when
     )
