@@ -137,7 +137,7 @@ def test_the_smallest_file_has_the_documented_defaults(tmp_path):
         ("ttft_ms.p50", highest, "minimize"),
     ]
     assert [gate.kind for gate in space.gates] == ["json_schema", "tool_calls"]
-    assert (space.repeats, space.limits, space.sampler.kind) == (3, Limits(), "tpe")
+    assert (space.repeats, space.limits, space.sampler.kind) == (3, Limits(), "serving")
 
 
 def test_sections_that_hold_nothing_count_as_left_out(tmp_path):

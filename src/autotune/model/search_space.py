@@ -83,7 +83,7 @@ class SearchSpace:
     gates: tuple[Part, ...] = ()
     repeats: int = 3
     limits: Limits = field(default_factory=Limits)
-    sampler: Part = field(default_factory=lambda: Part(kind="tpe"))
+    sampler: Part = field(default_factory=lambda: Part(kind="serving"))
     source: Path | None = None
 
     def knob(self, name: str) -> Knob:

@@ -16,7 +16,7 @@ THOROUGH: Mapping[str, Mapping[str, object]] = {
     "tool_calls": {"finalist_calls": 3},
 }
 """`gates: thorough`: some 48 questions of each kind before a configuration enters the front."""
-DEFAULT_SAMPLER = "tpe"
+DEFAULT_SAMPLER = "serving"
 _TIME_OF_DAY = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 

@@ -25,7 +25,8 @@ from autotune.protocols import Clock
 from autotune.tuning.records import from_json
 from autotune.tuning.search.distributions import distributions
 from autotune.tuning.search.experimental import knowingly
-from autotune.tuning.search.sampler import GridExhaustedError, build_sampler
+from autotune.tuning.search.proposal import GridExhaustedError
+from autotune.tuning.search.sampler import build_sampler
 from autotune.tuning.search.storage import (
     LOCK_TIMEOUT_S,
     STORAGE_TROUBLE,

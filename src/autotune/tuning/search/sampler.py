@@ -15,19 +15,17 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from autotune.errors import AutotuneError
+from autotune.errors import UsageError
 from autotune.model.knob import Value
 from autotune.model.search_space import SearchSpace
 from autotune.tuning.search.distributions import distributions, neighbor, random_values, snap
 from autotune.tuning.search.experimental import knowingly
+from autotune.tuning.search.proposal import GridExhaustedError
+from autotune.tuning.search.serving import ServingSampler
 
 PROPOSALS = 6
 RANDOM_POINTS = 4000
 KNOWN_STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
-
-
-class GridExhaustedError(AutotuneError):
-    """Every legal configuration of the grid was tried."""
 
 
 class LegalSampler(BaseSampler):
@@ -149,8 +147,24 @@ def _qmc(seed: int) -> BaseSampler:
         return optuna.samplers.QMCSampler(seed=seed)
 
 
-SAMPLERS = {"tpe": _tpe, "random": _random, "nsga2": _nsga2, "qmc": _qmc}
+def _gp(seed: int) -> BaseSampler:
+    try:
+        with knowingly():
+            return optuna.samplers.GPSampler(seed=seed, n_startup_trials=8)
+    except ImportError as error:
+        raise UsageError(
+            f"the sampler gp cannot be used here: {error}",
+            hint="Install torch, or choose `search: {sampler: serving}`, which needs neither.",
+        ) from error
 
 
-def build_sampler(space: SearchSpace, *, seed: int) -> LegalSampler:
-    return LegalSampler(space, SAMPLERS[space.sampler.kind](seed), seed=seed)
+STOCK = {"tpe": _tpe, "random": _random, "nsga2": _nsga2, "qmc": _qmc, "gp": _gp}
+SAMPLERS = ("serving", *STOCK)
+
+
+def build_sampler(space: SearchSpace, *, seed: int) -> BaseSampler:
+    """Make the sampler that the space names."""
+    kind = space.sampler.kind
+    if kind in STOCK:
+        return LegalSampler(space, STOCK[kind](seed), seed=seed)
+    return ServingSampler(space, seed=seed)
