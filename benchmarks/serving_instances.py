@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ POOR = {"max_num_seqs": 4, "max_num_batched_tokens": 512, "gpu_memory_utilizatio
 
 
 def make_space(knobs: tuple[Knob, ...], *, poor: bool) -> SearchSpace:
-    load = {"workload": "agent", "concurrency": USERS}
+    load: dict[str, Any] = {"workload": "agent", "concurrency": USERS}
     return SearchSpace(
         name="instance",
         model="imaginary",
@@ -216,7 +217,7 @@ class Instance:
         self.extra = np.zeros_like(self.chunks)
         for place, budget in enumerate(budgets):
             for batch, draft in itertools.product(range(1, USERS + 1), range(5)):
-                room = max(int(budget) - batch * (1 + draft), 64)
+                room = max(int(str(budget)) - batch * (1 + draft), 64)
                 tokens = min(room, PROMPT)
                 load = StepLoad(decodes=batch, draft_tokens=draft, context_tokens=batch * PROMPT)
                 both = dataclasses.replace(
@@ -301,10 +302,10 @@ class Instance:
     ) -> np.ndarray:
         def holds(name: str, value: int) -> np.ndarray:
             if name == DRAFT:
-                return at[name] >= value
+                return np.asarray(at[name] >= value)
             if name == DRAFT_BACKEND:
-                return (at[name] == value) & (at[DRAFT] > 0)
-            return at[name] == value
+                return np.asarray((at[name] == value) & (at[DRAFT] > 0))
+            return np.asarray(at[name] == value)
 
         unseen = 0.02 + 0.06 * number["max_num_batched_tokens"] / 16384
         unseen += np.where(at["compilation_config.cudagraph_mode"] == 0, 0.015, 0.0)

@@ -31,7 +31,7 @@ def test_two_objectives_agree_with_monte_carlo():
     for place in range(3):
         draws = generator.normal(means[place], deviations[place], (20_000, 2))
         gains = [hypervolume(np.vstack([points, draw]), bound) - before for draw in draws[:4000]]
-        error = np.std(gains) / math.sqrt(len(gains))
+        error = float(np.std(gains)) / math.sqrt(len(gains))
         assert exact[place] == pytest.approx(np.mean(gains), abs=4 * error + 1e-4)
 
 

@@ -174,7 +174,7 @@ class Grid:
                     }
                     known[code] = holds({**self.space.baseline, **changed})
                 answers[number] = known[code]
-            return answers[back.ravel()]
+            return np.asarray(answers[back.ravel()], dtype=bool)
 
         return look
 
@@ -184,16 +184,19 @@ def _coordinates(knob: Knob) -> Numbers | None:
     if knob.kind == "categorical":
         return None
     if knob.kind == "log":
-        return _scaled([math.log(float(value)) for value in knob.values if _positive(value)], knob)
+        return _scaled(
+            [
+                math.log(value)
+                for value in knob.values
+                if isinstance(value, int | float) and value > 0
+            ],
+            knob,
+        )
     return _scaled(list(range(len(knob.values))), knob)
-
-
-def _positive(value: Value) -> bool:
-    return isinstance(value, int | float) and value > 0
 
 
 def _scaled(places: Sequence[float], knob: Knob) -> Numbers:
     # A list that mixes in a zero or a word has no logarithms for all: then only the order counts.
     array = np.array(places if len(places) == len(knob.values) else range(len(knob.values)), float)
     spread = np.ptp(array) or 1.0
-    return (array - array.min()) / spread
+    return np.asarray((array - array.min()) / spread)

@@ -45,11 +45,11 @@ def propose(grid: Grid, fitter: Fitter, evidence: Evidence, generator: np.random
         rows = pool(grid, parents, taken, generator, near=True)
         labels = fitter.feasibility(evidence.starts, generator)
         merit = chance(labels, grid.features(rows))
-        return rows[int(np.argmax(merit))]
+        return np.asarray(rows[int(np.argmax(merit))])
     outcomes = np.stack([point.outcome for point in feasible])
     rows = pool(grid, parents[non_dominated(outcomes)], taken, generator)
     models = fitter.models(evidence, generator)
-    return rows[int(np.argmax(acquisition(models, rows, generator)))]
+    return np.asarray(rows[int(np.argmax(acquisition(models, rows, generator)))])
 
 
 def acquisition(models: Models, rows: Rows, generator: np.random.Generator) -> Numbers:
@@ -90,12 +90,11 @@ def pool(
 def known_steps(grid: Grid, evidence: Evidence) -> Callable[[Rows], Known]:
     """Look steps of the sweep up in the evidence; a repeat that went well outweighs a failure."""
     known: dict[bytes, Known] = {}
-    for kind, rows in (
-        ("pending", evidence.pending),
-        ("failed", [start.row for start in evidence.starts if not start.good]),
-    ):
-        for row in rows:
-            known[grid.keys(row[None])[0]] = Known(state=kind)
+    for row in evidence.pending:
+        known[grid.keys(row[None])[0]] = Known(state="pending")
+    for start in evidence.starts:
+        if not start.good:
+            known[grid.keys(start.row[None])[0]] = Known(state="failed")
     for point in evidence.feasible:
         # Equal weights: a step that gains a tenth of throughput for a tenth of TTFT is no step.
         score = float(point.outcome.sum())

@@ -142,7 +142,7 @@ class _Search:
 
     def _baseline(self) -> Rows | None:
         """Start the baseline with room for the whole load, else as it was declared."""
-        server = self.grid.canonical(self.loads.server(self.grid.baseline)[None])[0]
+        server = self._declared_baseline()
         failed = self.attempts.failed(server)
         if not len(self.attempts):
             return server
@@ -154,7 +154,11 @@ class _Search:
         if not self.loads.widened:
             return None
         self.loads.narrow()
-        return self.grid.canonical(self.loads.server(self.grid.baseline)[None])[0]
+        return self._declared_baseline()
+
+    def _declared_baseline(self) -> Rows:
+        server = self.loads.server(self.grid.baseline)
+        return np.asarray(self.grid.canonical(server[None])[0])
 
     def _servers(self, rows: Rows, taken: set[bytes]) -> Rows:
         """Turn points into the servers that would measure them, each once."""
@@ -181,7 +185,7 @@ class _Search:
         gain = models.improvement(points, generator).reshape(len(servers), -1)
         ordered = -np.sort(-gain, axis=1)
         total = ordered[:, 0] + _FURTHER * ordered[:, 1:MOST_POINTS].sum(axis=1)
-        return servers[int(np.argmax(total * models.chance(servers)))]
+        return np.asarray(servers[int(np.argmax(total * models.chance(servers)))])
 
     def _known(self) -> Callable[[Rows], Known]:
         """Score a server by the mean over its ladder."""
