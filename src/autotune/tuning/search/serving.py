@@ -121,4 +121,5 @@ class ServingSampler(BaseSampler):
         evidence = read_evidence(study, self._grid, asking=trial.number)
         # The same seed draws other numbers for each trial, and the same ones after a resume.
         generator = np.random.default_rng([self._seed, trial.number])
-        return dict(self._grid.values(propose(self._grid, self._fitter, evidence, generator)))
+        row = propose(self._grid, self._fitter, evidence, generator)
+        return self._space.canonical(self._grid.values(row))
