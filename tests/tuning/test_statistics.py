@@ -111,3 +111,15 @@ def test_an_objective_that_is_zero_somewhere_is_still_judged():
     assert estimates[0].mean == 0.0
     assert estimates[1].mean == 3.0
     assert (estimates[1].low or 0.0) <= 3.0 <= (estimates[1].high or 0.0)
+
+
+def test_the_shortcut_for_two_objectives_counts_as_the_general_rule_does():
+    import numpy as np
+
+    from autotune.tuning.statistics import _dominated, _survival
+
+    draws = np.random.default_rng(3).normal(size=(200, 7, 2))
+
+    general = [float((~_dominated(draws, row)).mean()) for row in range(7)]
+
+    assert _survival(draws) == pytest.approx(general)

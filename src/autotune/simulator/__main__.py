@@ -202,7 +202,7 @@ async def _listen_until_the_end(
     loop.add_signal_handler(signal.SIGTERM, partial(_on_term, stop, ignores_term))
     loop.add_signal_handler(signal.SIGINT, stop.set)
     runner = web.AppRunner(
-        application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1
+        application, access_log=None, handler_cancellation=True, shutdown_timeout=0.01
     )
     await runner.setup()
     host, port = listener.getsockname()[:2]

@@ -104,7 +104,7 @@ class Child:
             if self._process.poll() is not None and not self.members():
                 return True
             time.sleep(pause)
-            pause = min(pause * 1.5, 0.25)
+            pause = min(pause * 1.2, 0.25)
         return False
 
     def _kill(self) -> None:

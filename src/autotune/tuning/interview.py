@@ -9,6 +9,7 @@
 The load of `load` is one of its own. The measured one must not be disturbed by questions.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -48,13 +49,15 @@ class Interview:
             return None
         self.enter(moment)
         async with self.connect(self.server) as client:
-            for gate in gates:
-                verdict = await gate.check(client, moment=moment, reference=self.reference)
-                self.require_alive()
-                self.verdicts.append(verdict)
-                _require_possible(verdict)
-                if not verdict.passed and (moment != "cold" or gate.strict_cold):
-                    return verdict
+            verdicts = await asyncio.gather(
+                *(gate.check(client, moment=moment, reference=self.reference) for gate in gates)
+            )
+        self.require_alive()
+        self.verdicts += verdicts
+        for gate, verdict in zip(gates, verdicts, strict=True):
+            _require_possible(verdict)
+            if not verdict.passed and (moment != "cold" or gate.strict_cold):
+                return verdict
         return None
 
     async def ask_under_load(self) -> Verdict | None:

@@ -94,6 +94,7 @@ class OptunaSearch:
         self._clock = clock
         self._worker = worker
         self._open: dict[int, optuna.Trial] = {}
+        self._baseline: int | None = None
 
     def close(self) -> None:
         close_storage(self._storage)
@@ -166,14 +167,12 @@ class OptunaSearch:
             self._study.enqueue_trial(values, user_attrs={ROLE: BASELINE})
 
     def baseline_number(self) -> int | None:
-        return next(
-            (
-                trial.number
-                for trial in self._study.get_trials(deepcopy=False, states=FINISHED)
-                if trial.user_attrs.get(ROLE) == BASELINE
-            ),
-            None,
-        )
+        """Find the finished baseline; once found it stays."""
+        if self._baseline is None:
+            finished = self._study.get_trials(deepcopy=False, states=FINISHED)
+            found = (t.number for t in finished if t.user_attrs.get(ROLE) == BASELINE)
+            self._baseline = next(found, None)
+        return self._baseline
 
     def is_baseline(self, number: int) -> bool:
         return self._role(number) == BASELINE

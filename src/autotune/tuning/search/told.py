@@ -77,7 +77,9 @@ def _attributes(
     trial: Trial, space: SearchSpace, values: tuple[float, ...] | None
 ) -> dict[str, Any]:
     """Columns for the dashboard, and the record for those who cannot see the trial folder."""
-    shown = {f"set:{name}": value for name, value in space.shown(trial.values).items()}
+    # One text for the configuration: every attribute costs a commit.
+    config = ", ".join(f"{name}={value}" for name, value in space.shown(trial.values).items())
+    shown: dict[str, Any] = {"config": config}
     if values is not None:
         shown |= {
             objective.name: value for objective, value in zip(space.objectives, values, strict=True)
