@@ -90,8 +90,12 @@ async def connect(
 ) -> AsyncIterator[OpenAIClient]:
     """Open a client for a running server. A question may take `timeout_s` of the server's time."""
     allowed_s = max(timeout_s / server.time_scale, min(timeout_s, SHORTEST_TIMEOUT_S))
-    async with _async_client(server.base_url, server.api_key, allowed_s) as http:
-        yield OpenAIClient(server=server, timeout_s=allowed_s, _http=http)
+    try:
+        async with _async_client(server.base_url, server.api_key, allowed_s) as http:
+            yield OpenAIClient(server=server, timeout_s=allowed_s, _http=http)
+    finally:
+        # A transport is closed a turn of the loop after it was told to.
+        await asyncio.sleep(0)
 
 
 async def health(server: RunningServer) -> bool:

@@ -26,7 +26,8 @@ HOPELESS = frozenset(("unauthorized", "model_not_found"))
 class Interview:
     """The gates' side of one trial; `verdicts` is everything that was found so far.
 
-    require_alive: raises what happened to a server that is not there any more
+    require_alive: raises what happened to a server that is not there any more; `doubtful` gives one
+    that is going down the time to end
     """
 
     server: RunningServer
@@ -35,7 +36,7 @@ class Interview:
     connect: Connector
     reference: Reference | None
     enter: Callable[[str], None]
-    require_alive: Callable[[], None]
+    require_alive: Callable[..., None]
     verdicts: list[Verdict] = field(default_factory=list)
 
     async def ask(self, moment: str) -> Verdict | None:
@@ -52,7 +53,7 @@ class Interview:
             verdicts = await asyncio.gather(
                 *(gate.check(client, moment=moment, reference=self.reference) for gate in gates)
             )
-        self.require_alive()
+        self.require_alive(doubtful=any(map(_unanswered, verdicts)))
         self.verdicts += verdicts
         for gate, verdict in zip(gates, verdicts, strict=True):
             _require_possible(verdict)
@@ -76,6 +77,10 @@ class Interview:
             if not verdict.passed
         ]
         return (*healed, *(verdict.note for verdict in self.verdicts if verdict.note))
+
+
+def _unanswered(verdict: Verdict) -> bool:
+    return any(case.verdict == "request_failed" for case in verdict.cases)
 
 
 def _require_possible(verdict: Verdict) -> None:

@@ -271,8 +271,10 @@ class _Examination:
         self.watch.enter(phase)
         self.bench.progress.emit("phase", phase=phase, **fields)
 
-    def _require_alive(self) -> None:
-        if self.server.exit_code() is not None:
+    def _require_alive(self, *, doubtful: bool = False) -> None:
+        """Raise what became of a server that died: its requests failed, its answers were not wrong."""
+        exit_code = self._exit_code_of_the_dying() if doubtful else self.server.exit_code()
+        if exit_code is not None:
             self._explain("the server ended")
 
     def _explain(self, problem: str) -> NoReturn:
