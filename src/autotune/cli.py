@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 nothing usable was measured or a gate failed, 2 the input 
 
 import contextlib
 import json
+import math
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -279,12 +280,17 @@ def _terminating_like_ctrl_c() -> Iterator[None]:
     """Treat a polite end (SIGTERM, a closed terminal) like Ctrl-C: stop the server, save, go."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
+        # Whoever handles Ctrl-C now (an event loop cancels its task) handles this as well; an
+        # exception raised here could be lost in somebody's callback.
+        del number
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
 
-    previous = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
-    }
+    # Under nohup SIGHUP is ignored, and stays so.
+    wanted = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, interrupt) for number in wanted}
     try:
         yield
     finally:
@@ -299,7 +305,7 @@ def _say(text: str | None) -> None:
 
 def _require_positive(**numbers: float | None) -> None:
     for name, value in numbers.items():
-        if value is not None and value <= 0:
+        if value is not None and not 0 < value < math.inf:
             raise UsageError(f"--{name} {value:g}: must be above 0")
 
 

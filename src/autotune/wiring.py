@@ -150,6 +150,10 @@ def clear_the_way(space: SearchSpace, options: Options) -> Path | None:
     if not folder.exists() or not (options.fresh or _is_a_failed_attempt(folder, space)):
         return None
     with held(folder / "lock"):
+        launcher = build_launcher(space)
+        for trial in sorted((folder / "trials").glob("*")):
+            # Nobody would look for a server of a killed run there once the folder is moved.
+            launcher.reap(trial)
         return move_aside(folder, int(SystemClock().wall()))
 
 

@@ -88,6 +88,7 @@ def _start(
     argv = tuple(words.get(word, word) for word in launch.argv)
     log = launch.folder / "server.log"
     began = clock.now()
+    _set_aside(log)
     try:
         child = processes.start(argv, token=intent.token, log=log, environment=launch.environment)
     except OSError as error:
@@ -110,7 +111,9 @@ def _start(
             awaited, timeout_s=launch.startup_timeout_s, clock=clock, report=report
         )
     except BaseException:
-        _stop(child, intent, launch)
+        # Somebody else may be on the port: that is then why it did not start.
+        child.stop(grace_s=launch.stop_grace_s)
+        intent.ended(child.exit_code())
         raise
     ready = Ready(
         child=child,
@@ -121,6 +124,13 @@ def _start(
         startup_s=clock.now() - began,
     )
     return child, intent, ready
+
+
+def _set_aside(log: Path) -> None:
+    """Keep an earlier start's log apart, so that its last words do not explain this one."""
+    if log.exists():
+        earlier = len(list(log.parent.glob("server.earlier-*.log")))
+        log.replace(log.with_name(f"server.earlier-{earlier}.log"))
 
 
 def _stop(child: Child, intent: Intent, launch: Launch) -> None:

@@ -167,7 +167,12 @@ class SearchSpace:
             "args": _plain(self.server.args),
             "env": dict(self.server.env),
             "knobs": [
-                [k.name, list(k.values), [[c.name, c.operator, list(c.operands)] for c in k.when]]
+                [
+                    k.name,
+                    k.kind,
+                    list(k.values),
+                    [[c.name, c.operator, list(c.operands)] for c in k.when],
+                ]
                 for k in self.knobs
             ],
             "baseline": dict(self.baseline),

@@ -20,6 +20,7 @@ from autotune.system.files import held, make_folder, read_json, write_json, writ
 from autotune.tuning.baseline import baseline_trouble, reference_of
 from autotune.tuning.records import (
     RECORD,
+    as_json,
     read_record,
     read_records,
     trial_folder,
@@ -86,6 +87,7 @@ class Study:
             seed=self.seed,
         )
         try:
+            self._sign()
             self._recover(search)
             trials = self._finished(search)
             self._require_baseline(search, trials)
@@ -139,8 +141,9 @@ class Study:
     ) -> None:
         """Close a trial that says nothing about its configuration, and queue it again."""
         trial = Trial(number=number, values=dict(values), outcome=Interrupted(message=why))
-        search.again(trial)
+        # In this order: killed in between, it is proposed again some day, and never run twice.
         search.tell(trial)
+        search.again(trial)
         self.bench.progress.emit("trial_interrupted", trial=number)
 
     def _recover(self, search: OptunaSearch) -> None:
@@ -180,7 +183,8 @@ class Study:
         corrupt = folder / RECORD
         if corrupt.exists():
             corrupt.replace(folder / f"{RECORD}.corrupt")
-        write_record(folder, trial)
+        # The record alone: the raw samples are still there.
+        write_json(folder / RECORD, as_json(trial))
         self.bench.progress.emit("record_restored", trial=trial.number)
 
     def _claim(self) -> None:
@@ -203,6 +207,19 @@ class Study:
                     f"{self.place.folder}: was measured on another host ({'; '.join(differing)})",
                     hint="Give the space another `name`, or start over with --fresh.",
                 )
+        database = self.place.folder / "study.db"
+        lost = self.place.url is None and not database.exists()
+        then = known.get("fingerprint") if isinstance(known, dict) else None
+        if lost and then not in (None, self.bench.space.fingerprint()):
+            raise StudyError(
+                f"{self.place.folder}: its records were made from another search space",
+                hint="Give the space another `name`, or start over with --fresh.",
+            )
+
+    def _sign(self) -> None:
+        """Write down what the study is of, once it is sure that it is ours."""
+        path = self.place.folder / HOST_FILE
+        own = self.host.comparable()
         facts = {
             name: list(value) if isinstance(value, tuple) else value
             for name in self.host.__slots__

@@ -130,7 +130,18 @@ def _attempt(number: int, values: Mapping[str, Value], bench: Bench, folder: Pat
 def _run(work: Coroutine[Any, Any, T]) -> T:
     """Run one trial's whole asynchronous part: one event loop, so that no HTTP pool outlives it."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
+        return runner.run(_interruptible(work))
+
+
+async def _interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Let a Ctrl-C win over whatever failure came of it or beside it."""
+    try:
+        return await work
+    except TrialError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from None
+        raise
 
 
 def _failure(error: TrialError, folder: Path) -> Failed:

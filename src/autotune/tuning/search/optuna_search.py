@@ -73,8 +73,8 @@ class Worker:
     alone: bool
 
     def owns(self, name: object) -> bool:
-        """Tell whether a trial is this worker's; one without a name was killed while it was asked."""
-        return name == self.name or (name is None and self.alone)
+        """Tell whether a trial is this worker's; in a storage of one's own all are."""
+        return self.alone or name == self.name
 
 
 class OptunaSearch:
@@ -242,7 +242,7 @@ def _open_or_rebuild(
         storage = place.open()
         study = _load_or_create(storage, place, space)
     except (StudyError, *STORAGE_TROUBLE) as error:
-        broken_file = place.url is None and not isinstance(error, _OtherSpaceError)
+        broken_file = place.url is None and _is_corrupt(error)
         if not broken_file or not (place.folder / "study.db").exists():
             raise
         set_aside(place.folder, f"broken-{int(clock.wall())}")
@@ -250,6 +250,11 @@ def _open_or_rebuild(
     if records and not study.get_trials(deepcopy=False):
         _fill(study, space, records)
     return storage, study
+
+
+def _is_corrupt(error: Exception) -> bool:
+    """Tell a file that is no database any more from one that is locked, or on a full disk."""
+    return any(word in str(error) for word in ("not a database", "malformed"))
 
 
 class _OtherSpaceError(StudyError):
