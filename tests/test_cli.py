@@ -58,6 +58,7 @@ def test_a_wrong_file_stops_a_study_before_any_server_starts(tmp_path, capsys):
         ["check", "missing.yaml"],
         ["--trials", "3"],
         ["missing.yaml", "--trials", "0"],
+        ["missing.yaml", "--hours", "nan"],
         ["missing.yaml", "--trials", "many"],
         ["missing.yaml", "--unknown"],
         ["export", "nothing"],

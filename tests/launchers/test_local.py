@@ -243,3 +243,15 @@ def test_the_command_of_a_python_runs_vllms_own_entry(tmp_path):
 
     assert command[:4] == ("/opt/env/bin/python3.12", "-m", "vllm.entrypoints.cli.main", "serve")
     assert command[4:] == ("m", "--seed", "3")
+
+
+def test_an_earlier_log_does_not_explain_a_new_start(executable, folder):
+    old = "ValueError: No available memory for the cache blocks"
+    (folder / "server.log").write_text(old)
+
+    with pytest.raises(LaunchError) as error, launch(executable, folder, exit_zero=True):
+        pass
+
+    assert error.value.family == "engine_died"
+    (kept,) = folder.glob("server.earlier-*.log")
+    assert kept.read_text() == old

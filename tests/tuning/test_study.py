@@ -500,3 +500,56 @@ def test_a_trial_that_another_worker_is_running_is_left_alone(tmp_path):
     study = optuna.load_study(study_name="fake", storage=url)
     assert "FAIL" not in [trial.state.name for trial in study.get_trials()]
     assert results.baseline is not None
+
+
+def test_a_refused_run_leaves_the_study_as_it_was(tmp_path):
+    world = World(speed=varied_speed)
+    source = tmp_path / "space.yaml"
+    source.write_text("then")
+    make_study(tmp_path, world, trials=2, space=make_space(source=source)).run()
+    source.write_text("now")
+
+    with pytest.raises(StudyError):
+        make_study(tmp_path, world, trials=2, space=make_space(source=source, repeats=9)).run()
+
+    assert (tmp_path / "fake" / "search_space.yaml").read_text() == "then"
+
+
+def test_records_of_another_space_do_not_fill_a_lost_storage(tmp_path):
+    world = World(speed=varied_speed)
+    make_study(tmp_path, world, trials=2).run()
+    for file in (tmp_path / "fake").glob("study.db*"):
+        file.unlink()
+
+    with pytest.raises(StudyError, match="another search space"):
+        make_study(tmp_path, world, trials=2, space=make_space(repeats=9)).run()
+
+
+def test_a_restored_record_leaves_the_raw_samples_alone(tmp_path):
+    world = World(speed=varied_speed)
+    make_study(tmp_path, world, trials=2).run()
+    folder = trial_folder(tmp_path / "fake", 1)
+    (folder / "samples.jsonl").write_text("precious\n")
+    (folder / "record.json").write_text("{")
+
+    make_study(tmp_path, world, trials=2).run()
+
+    assert (folder / "samples.jsonl").read_text() == "precious\n"
+
+
+def test_a_trial_left_running_is_found_again_when_the_folder_was_moved(tmp_path):
+    world = World(speed=varied_speed, interrupt_at=None)
+
+    def dies(number, values, bench, folder):
+        raise RuntimeError("power failure")
+
+    with pytest.raises(RuntimeError):
+        make_study(tmp_path, world, trials=2, attempt=dies).run()
+    (tmp_path / "fake").rename(tmp_path / "moved")
+    place = Place(folder=tmp_path / "moved", study_name="fake")
+
+    results = make_study(tmp_path, world, trials=2, place=place).run()
+
+    assert results.baseline is not None
+    study = optuna.load_study(study_name="fake", storage=f"sqlite:///{tmp_path}/moved/study.db")
+    assert "RUNNING" not in [trial.state.name for trial in study.get_trials()]
